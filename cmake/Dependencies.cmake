@@ -19,8 +19,6 @@ include(cmake/Import.cmake)
 mw_import(dnnl::dnnl dnnl.hpp dnnl)
 mw_import(hwy::hwy hwy/highway.h hwy)
 mw_import(tomlplusplus::tomlplusplus toml++/toml.h "")
-# The C interface only.
-mw_import(mw_cbc coin/Cbc_C_Interface.h CbcSolver)
 mw_import(mw_xxhash xxhash.h xxhash)
 # Patterns, Unicode and JSON of tokenizers, and SentencePiece's models. The CMake configuration of PCRE2 is not packaged.
 mw_import(mw_pcre2 pcre2.h pcre2-8)

@@ -47,10 +47,7 @@ std::vector<int> LayersOfParts(const planner::Plan& plan) {
 
 std::string Header(const DecidedPlan& decided) {
   const planner::Forecast& forecast = decided.forecast;
-  int64_t fullest_bytes = 0;
-  for (const planner::DeviceMemory& memory : decided.found.plan.memory) {
-    fullest_bytes = std::max(fullest_bytes, memory.total_bytes);
-  }
+  const int64_t fullest_bytes = planner::FullestBytes(decided.found.plan.memory);
   return fmt::format(
       "# A plan of {}, saved by `meshwright plan`.\n"
       "# Forecast: step {}, {} tokens/s, MFU {:.1f} %, {} of the fullest device.\n"

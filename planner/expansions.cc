@@ -199,16 +199,15 @@ std::vector<ValueId> EmitRingAttention(const ExpandCall& call) {
 
 struct Row {
   Expansion expansion;
-  const char* name;
   std::vector<ValueId> (*emit)(const ExpandCall& call);
   bool (*splits)(const NodeStrategy& strategy);  // on a mesh; null: always
 };
 
 constexpr std::array kRows = {
-    Row{Expansion::kSplitVocabulary, "split vocabulary", EmitSplitCrossEntropy,
+    Row{Expansion::kSplitVocabulary, EmitSplitCrossEntropy,
         [](const NodeStrategy& strategy) { return !strategy.operands[0].dims.back().empty(); }},
-    Row{Expansion::kGroupedSum, "grouped sum", EmitGroupedSum, nullptr},
-    Row{Expansion::kRingAttention, "ring", EmitRingAttention,
+    Row{Expansion::kGroupedSum, EmitGroupedSum, nullptr},
+    Row{Expansion::kRingAttention, EmitRingAttention,
         [](const NodeStrategy& strategy) { return !strategy.operands[0].dims[kTokens].empty(); }},
 };
 
@@ -219,11 +218,6 @@ const Row* RowOf(Expansion expansion) {
 }
 
 }  // namespace
-
-const char* ExpansionName(Expansion expansion) {
-  const Row* const row = RowOf(expansion);
-  return row == nullptr ? "" : row->name;
-}
 
 std::vector<ValueId> Expand(const ExpandCall& call) {
   const Row* const row = RowOf(call.strategy.expansion);

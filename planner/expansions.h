@@ -29,7 +29,6 @@ enum class Expansion : uint8_t {
   // queries see of them is added up by log-sum-exps, and gradients travel behind their blocks.
   kRingAttention,
 };
-const char* ExpansionName(Expansion expansion);  // "", "split vocabulary", ...
 
 // One node to emit, with local operands.
 struct ExpandCall {

@@ -183,6 +183,12 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   return memory;
 }
 
+int64_t FullestBytes(std::span<const DeviceMemory> devices) {
+  int64_t most = 0;
+  for (const DeviceMemory& device : devices) most = std::max(most, device.total_bytes);
+  return most;
+}
+
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout) {
   MW_CHECK(device.index() < topology.devices.size())

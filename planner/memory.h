@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -34,6 +35,9 @@ SlotSpans SpansOf(const ir::Program& program);
 // and blocks (a part of the workspace). Not in it: what kernels keep for themselves, such as the
 // tiles of a matmul, and the buffers of the transports.
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
+
+// total_bytes of the device that needs most; 0: of none.
+int64_t FullestBytes(std::span<const DeviceMemory> devices);
 
 // A device of unknown memory has enough. Errors: kResourceExhausted with the device, what it needs
 // and has, and what takes less.

@@ -11,17 +11,16 @@
 
 #include "base/check.h"
 #include "ir/text.h"
+#include "planner/device_time.h"
 #include "planner/shared_cores.h"
 #include "planner/simulate_setup.h"
 
 namespace meshwright::planner {
 namespace {
 
-struct DeviceState {
-  double now_s = 0;
+struct DeviceState : DeviceTime {
   size_t next = 0;                     // instruction
   double begin_s = 0;                  // of the RUN that it is in
-  double link_free_s = 0;              // when its last message has left
   double tier_free_s = 0;              // when its last copy between memories is made
   std::map<SlotId, double> fetched_s;  // copies that no RUN has waited for
   int in_flight = 0;
@@ -221,9 +220,7 @@ class Replay {
     if (costs_.link) {
       link = costs_.link(programs_[d].device.value(), programs_[receiver].device.value());
     }
-    device.link_free_s = std::max(device.link_free_s, device.now_s) +
-                         static_cast<double>(bytes) * link.seconds_per_byte;
-    state.arrived_s.push_back(device.link_free_s + link.alpha_s);
+    state.arrived_s.push_back(device.Send(link, bytes));
     Wake(receiver, index, ir::Opcode::kRecv);
     return true;
   }

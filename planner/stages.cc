@@ -3,14 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "base/check.h"
 #include "ir/layers.h"
 #include "ir/rewrite.h"
 #include "ir/schema.h"
+#include "planner/balance_parts.h"
 
 namespace meshwright::planner {
 namespace {
@@ -235,53 +237,16 @@ Graph FillLayers(Graph loss) {
   return loss;
 }
 
-std::vector<int> SplitByCost(const std::vector<double>& cost, int parts) {
-  MW_CHECK(parts >= 1 && static_cast<size_t>(parts) <= cost.size())
-      << parts << " parts of " << cost.size() << " layers";
-  const int n = static_cast<int>(cost.size());
-  std::vector<double> prefix(static_cast<size_t>(n) + 1, 0);
-  std::partial_sum(cost.begin(), cost.end(), prefix.begin() + 1);
-  const auto sum = [&](int begin, int end) {
-    return prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)];
-  };
-  // best[k][i]: least maximum of the first i entries in k parts.
-  const double inf = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(static_cast<size_t>(parts) + 1,
-                                        std::vector<double>(static_cast<size_t>(n) + 1, inf));
-  std::vector<std::vector<int>> cut(static_cast<size_t>(parts) + 1,
-                                    std::vector<int>(static_cast<size_t>(n) + 1, 0));
-  best[0][0] = 0;
-  for (size_t k = 1; k <= static_cast<size_t>(parts); ++k) {
-    for (int i = static_cast<int>(k); i <= n; ++i) {
-      for (int j = static_cast<int>(k) - 1; j < i; ++j) {
-        const double value = std::max(best[k - 1][static_cast<size_t>(j)], sum(j, i));
-        if (value <= best[k][static_cast<size_t>(i)]) {
-          best[k][static_cast<size_t>(i)] = value;
-          cut[k][static_cast<size_t>(i)] = j;
-        }
-      }
-    }
-  }
-  std::vector<int> part(static_cast<size_t>(n), 0);
-  int end = n;
-  for (int k = parts; k >= 1; --k) {
-    const int begin = cut[static_cast<size_t>(k)][static_cast<size_t>(end)];
-    for (int i = begin; i < end; ++i) part[static_cast<size_t>(i)] = k - 1;
-    end = begin;
-  }
-  MW_CHECK(end == 0) << "the first part begins at layer " << end;
-  return part;
-}
-
-std::vector<int> BalanceLayers(const Graph& step_graph, int parts) {
-  const int layers = LayerCount(step_graph);
+std::vector<int> BalanceLayers(const Graph& step_graph, int layers, int parts) {
   if (layers == 0) return {};
-  std::vector<double> cost(static_cast<size_t>(layers), 0);
+  MW_CHECK(parts >= 1 && parts <= layers) << parts << " parts of " << layers << " layers";
+  std::vector<double> flops(static_cast<size_t>(layers) + 1, 0);  // of the layers before
   for (const Node& node : step_graph.nodes) {
-    if (node.layer >= 0)
-      cost[static_cast<size_t>(node.layer)] += ir::CostOf(step_graph, node).flops;
+    if (node.layer < 0 || node.layer >= layers) continue;
+    flops[static_cast<size_t>(node.layer) + 1] += ir::CostOf(step_graph, node).flops;
   }
-  return SplitByCost(cost, parts);
+  std::partial_sum(flops.begin(), flops.end(), flops.begin());
+  return BalanceParts(std::vector<std::span<const double>>(static_cast<size_t>(parts), flops));
 }
 
 Result<StageAssignment> AssignStages(const Graph& step_graph, std::vector<int> part_of_layer,

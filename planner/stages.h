@@ -37,12 +37,9 @@ int LayerCount(const ir::Graph& graph);
 // their gradients stay in their stage. A graph without layers stays as it is.
 ir::Graph FillLayers(ir::Graph loss);
 
-// Contiguous split of `cost` into `parts` non-empty ranges with the least maximum; ties prefer
-// earlier cuts to be late. Returns the part of each entry. REQUIRES parts <= cost.size().
-std::vector<int> SplitByCost(const std::vector<double>& cost, int parts);
-
-// Part of every layer, by FLOPs of the step graph.
-std::vector<int> BalanceLayers(const ir::Graph& step_graph, int parts);
+// Parts of the first `layers` layers, balanced by FLOPs of the step graph (planner/
+// balance_parts.h). REQUIRES: parts <= layers, or no layers.
+std::vector<int> BalanceLayers(const ir::Graph& step_graph, int layers, int parts);
 
 // REQUIRES: step_graph made by ir::AppendUpdate, or a forward graph with Phase::kUpdate reports.
 Result<StageAssignment> AssignStages(const ir::Graph& step_graph, std::vector<int> part_of_layer,

@@ -24,15 +24,7 @@ namespace {
 
 // Of the layers of the model, which are the first `layers` of the graph's.
 std::vector<int> PartOfLayers(const ir::Graph& graph, const Layout& layout, int layers) {
-  if (layout.part_layers.empty()) {
-    std::vector<double> cost(static_cast<size_t>(layers), 0);
-    for (const ir::Node& node : graph.nodes) {
-      if (node.layer < 0 || node.layer >= layers) continue;
-      cost[static_cast<size_t>(node.layer)] += ir::CostOf(graph, node).flops;
-    }
-    if (cost.empty()) return {};
-    return SplitByCost(cost, layout.shape().parts());
-  }
+  if (layout.part_layers.empty()) return BalanceLayers(graph, layers, layout.shape().parts());
   std::vector<int> parts;
   for (const int count : layout.part_layers) {
     const int part = parts.empty() ? 0 : parts.back() + 1;

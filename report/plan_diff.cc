@@ -52,11 +52,7 @@ std::vector<DiffRow> DiffKeys(const NamedPlan& before, const NamedPlan& after) {
 }
 
 double Fullest(const planner::Plan& plan) {
-  int64_t bytes = 0;
-  for (const planner::DeviceMemory& memory : plan.memory) {
-    bytes = std::max(bytes, memory.total_bytes);
-  }
-  return static_cast<double>(bytes);
+  return static_cast<double>(planner::FullestBytes(plan.memory));
 }
 
 std::vector<PlanDiff::Figure> DiffFigures(const PlannedJob& before, const PlannedJob& after) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 
-#include "planner/plan.h"
 #include "report/plan_job.h"
 
 namespace meshwright::report {
@@ -19,8 +18,5 @@ struct PlanFigures {
   std::string layout;
 };
 PlanFigures FiguresOf(const PlannedJob& planned);
-
-// Of the fullest device: arena, persistent slots and everything else that is allocated.
-int64_t AllocatedBytes(const planner::Plan& plan);
 
 }  // namespace meshwright::report

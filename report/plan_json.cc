@@ -144,17 +144,22 @@ PlanObject ParamObjects(const planner::Plan& plan) {
 PlanObject SearchObject(const search::FoundPlan& plan) {
   const search::FoundLayout& found = plan.found;
   if (found.best.empty()) return nullptr;
+  PlanObject deciders = PlanObject::object();
+  for (size_t i = 0; i < found.deciders.times.size(); ++i) {
+    if (found.deciders.times[i] > 0) deciders[search::kDeciderNames[i]] = found.deciders.times[i];
+  }
   PlanObject alternatives = PlanObject::array();
   for (const search::LayoutCost& cost : found.best) {
     alternatives.push_back({{"layout", cost.layout.ToString()},
                             {"step_s", FiniteOrNull(cost.step_s)},
-                            {"memory_bytes", FullestStageBytes(cost)}});
+                            {"memory_bytes", cost.fullest_bytes()}});
   }
   return {{"alternatives", alternatives},
           {"lower_bound_s", FiniteOrNull(found.best.front().step_s * (1 - found.gap))},
           {"gap", FiniteOrNull(found.gap)},
           {"priced", found.priced},
           {"candidates", found.candidates},
+          {"deciders", deciders},
           {"cached", plan.from_cache}};
 }
 

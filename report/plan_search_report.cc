@@ -24,16 +24,21 @@ double Correction(const search::FoundLayout& found, const PlanFigures& plan) {
   return 1;
 }
 
-}  // namespace
-
-int64_t FullestStageBytes(const search::LayoutCost& cost) {
-  int64_t bytes = 0;
-  for (const search::StageCost& stage : cost.stages) bytes = std::max(bytes, stage.memory_bytes());
-  return bytes;
+// "decided by equal stages 1, forecasts 1"; "" where nothing was searched.
+std::string DecidersLine(const search::DeciderCounts& deciders) {
+  std::string text;
+  for (size_t i = 0; i < deciders.times.size(); ++i) {
+    if (deciders.times[i] == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "decided by " : ", ", search::kDeciderNames[i],
+                        FormatCount(deciders.times[i]));
+  }
+  return text.empty() ? "" : text + "\n";
 }
 
+}  // namespace
+
 std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan) {
-  if (found.best.empty()) return "";
+  if (found.best.empty()) return DecidersLine(found.deciders);
   const double best_s = found.best.front().step_s;
   const double correction = Correction(found, plan);
   std::vector<std::vector<std::string>> rows;
@@ -42,13 +47,14 @@ std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& pl
     const std::string layout = cost.layout.ToString();
     rows.push_back(
         {FormatDuration(cost.step_s * correction), fmt::format("x{:.3f}", cost.step_s / best_s),
-         FormatBytes(layout == plan.layout ? plan.memory_bytes : FullestStageBytes(cost)), layout});
+         FormatBytes(layout == plan.layout ? plan.memory_bytes : cost.fullest_bytes()), layout});
   }
   return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates, but for the plan)"}, rows) +
          fmt::format("{} layouts priced, {} families of degrees and microbatches; gap {}\n",
                      FormatCount(found.priced), FormatCount(found.candidates),
                      found.gap > 0 ? fmt::format("{:.1f} %", 100 * found.gap)
-                                   : std::string("0: none of them is faster"));
+                                   : std::string("0: none of them is faster")) +
+         DecidersLine(found.deciders);
 }
 
 SearchProgress::SearchProgress(const Clock& clock, std::function<void(const std::string&)> write)

@@ -17,12 +17,9 @@ namespace meshwright::report {
 // The alternatives from the fastest, at most 8, with seconds of a step, their ratio to the best and
 // the memory of the fullest device; then how much was priced and the gap. The row of the plan has
 // the plan's own figures. The search estimates the others, and where it estimated the plan's step
-// to be shorter or longer than its forecast, theirs are corrected in proportion. "" where the job
-// left nothing to the search.
+// to be shorter or longer than its forecast, theirs are corrected in proportion. Last, how
+// often each solver and rule decided. "" where the job left nothing to the search.
 std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan);
-
-// Of the stage that needs most, per device.
-int64_t FullestStageBytes(const search::LayoutCost& cost);
 
 // One line, rewritten in place, that appears when a search takes long and goes when it ends.
 class SearchProgress {

@@ -351,7 +351,7 @@ class PlanDrawer {
   // where that is no more.
   void DrawMemory() {
     if (forecast_.memory.size() != plan_.Main().size()) return;
-    const int64_t most = std::max<int64_t>(1, AllocatedBytes(plan_));
+    const int64_t most = std::max<int64_t>(1, planner::FullestBytes(plan_.memory));
     canvas_.Text(kSvgMargin, y_ += kSvgLine,
                  fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
     y_ += kSvgLine / 2;

@@ -81,16 +81,6 @@ Status CheckChoiceProblem(const ChoiceProblem& problem) {
   return OkStatus();
 }
 
-Status CheckStart(const ChoiceProblem& problem, std::span<const int> choices) {
-  bool valid = choices.empty() || choices.size() == problem.nodes.size();
-  for (size_t i = 0; valid && i < choices.size(); ++i) {
-    valid = choices[i] >= 0 && choices[i] < problem.choices_of(static_cast<int>(i));
-  }
-  if (valid) return OkStatus();
-  return InvalidArgument(fmt::format("a start of {} choices for {} nodes, or a choice that is none",
-                                     choices.size(), problem.nodes.size()));
-}
-
 ChoiceEvaluation EvaluateChoices(const ChoiceProblem& problem, std::span<const int> choices) {
   const auto choice = [&](int node) {
     return static_cast<size_t>(choices[static_cast<size_t>(node)]);
@@ -103,15 +93,12 @@ ChoiceEvaluation EvaluateChoices(const ChoiceProblem& problem, std::span<const i
     const auto columns = static_cast<size_t>(problem.choices_of(edge.to));
     evaluation.cost_s += edge.cost_s[choice(edge.from) * columns + choice(edge.to)];
   }
-  for (size_t m = 0; m < problem.moments.size(); ++m) {
-    const ChoiceMoment& moment = problem.moments[m];
+  for (const ChoiceMoment& moment : problem.moments) {
     int64_t bytes = 0;
     for (int node : moment.nodes) {
       bytes += problem.nodes[static_cast<size_t>(node)].memory_bytes[choice(node)];
     }
-    if (bytes - moment.budget_bytes <= evaluation.over_bytes) continue;
-    evaluation.over_bytes = bytes - moment.budget_bytes;
-    evaluation.worst_moment = static_cast<int>(m);
+    evaluation.over_bytes = std::max(evaluation.over_bytes, bytes - moment.budget_bytes);
   }
   return evaluation;
 }

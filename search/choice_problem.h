@@ -53,13 +53,9 @@ struct ChoiceProblem {
 // Errors: kInvalidArgument naming the node, edge or moment that is not of the form above.
 Status CheckChoiceProblem(const ChoiceProblem& problem);
 
-// Errors: kInvalidArgument when `choices` is neither empty nor one valid choice per node.
-Status CheckStart(const ChoiceProblem& problem, std::span<const int> choices);
-
 struct ChoiceEvaluation {
   double cost_s = 0;       // kForbidden when a node or an edge forbids it
   int64_t over_bytes = 0;  // the most by which a moment is over its budget; 0: all fit
-  int worst_moment = -1;   // that one
   bool feasible() const { return cost_s < kForbidden && over_bytes == 0; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace meshwright::search {
@@ -18,18 +19,15 @@ using Table = std::vector<double>;
 
 class Reducer {
  public:
-  explicit Reducer(const ChoiceProblem& problem)
+  Reducer(const ChoiceProblem& problem, std::vector<std::vector<int>> kept)
       : problem_(problem),
         cost_s_(problem.nodes.size()),
         tables_(problem.nodes.size()),
         counted_(problem.nodes.size(), false),
         stale_(problem.nodes.size(), true),
-        kept_(problem.nodes.size()) {
+        kept_(std::move(kept)) {
     for (size_t i = 0; i < kept_.size(); ++i) {
-      for (double cost_s : problem.nodes[i].cost_s) {
-        kept_[i].push_back(static_cast<int>(cost_s_[i].size()));
-        cost_s_[i].push_back(Walled(cost_s));
-      }
+      for (double cost_s : problem.nodes[i].cost_s) cost_s_[i].push_back(Walled(cost_s));
     }
     for (const ChoiceEdge& edge : problem.edges) {
       Table table;
@@ -273,7 +271,18 @@ std::vector<int> ChoiceReduction::Expand(std::span<const int> choices) const {
   return full;
 }
 
-ChoiceReduction ReduceChoices(const ChoiceProblem& problem) { return Reducer(problem).Run(); }
+ChoiceReduction ReduceChoices(const ChoiceProblem& problem) {
+  std::vector<std::vector<int>> all;
+  for (const ChoiceNode& node : problem.nodes) {
+    all.emplace_back(node.cost_s.size());
+    std::iota(all.back().begin(), all.back().end(), 0);
+  }
+  return ReduceChoices(problem, std::move(all));
+}
+
+ChoiceReduction ReduceChoices(const ChoiceProblem& problem, std::vector<std::vector<int>> kept) {
+  return Reducer(problem, std::move(kept)).Run();
+}
 
 ChoiceProblem WithoutMoments(const ChoiceProblem& problem) {
   return {problem.nodes, problem.edges, {}};

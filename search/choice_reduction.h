@@ -38,6 +38,8 @@ struct ChoiceReduction {
 // The least cost of the result is that of `problem`, and Expand() keeps costs. Moments that
 // everything fits are left empty. REQUIRES: CheckChoiceProblem is OK.
 ChoiceReduction ReduceChoices(const ChoiceProblem& problem);
+// Of the choices that are left per node, at least one, ascending.
+ChoiceReduction ReduceChoices(const ChoiceProblem& problem, std::vector<std::vector<int>> kept);
 
 // `problem` without its moments: what memory costs is the difference of the two.
 ChoiceProblem WithoutMoments(const ChoiceProblem& problem);

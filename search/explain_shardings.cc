@@ -63,7 +63,7 @@ struct ShardingExplainer::State {
   planner::StagedStep step;
   IntraModel model;  // of step.graph
   ExplainOptions options;
-  std::unique_ptr<const ChoiceSolver> solver;
+  const Clock* clock = nullptr;
   std::vector<int> chosen;                   // per variable
   std::map<std::string, int> variable_of;    // by name; of values by "%17"
   std::vector<std::vector<size_t>> members;  // per variable: nodes, ascending
@@ -194,10 +194,7 @@ struct ShardingExplainer::State {
     SolveOptions solve;
     solve.timeout_ms = options.timeout_ms;
     solve.gap = kPriceGap;
-    MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, solver->Solve(problem, solve));
-    if (!(EvaluateChoices(problem, answer.choices).cost_s < kForbidden)) {
-      return Fail(ResourceExhausted("these choices allow nothing together"));
-    }
+    MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, SolveChoices(problem, solve, *clock));
     return std::move(answer.choices);
   }
 
@@ -363,14 +360,13 @@ Result<ShardingExplainer> ShardingExplainer::Make(const ir::JobRequest& job,
   }
   auto state = std::make_unique<State>();
   state->options = options;
-  state->solver = MakeSolver(clock);
+  state->clock = &clock;
   MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job));
   MW_ASSIGN_OR_RETURN(state->step, planner::StageStep(job, std::move(graph), plan.layout));
-  MW_ASSIGN_OR_RETURN(state->model, MakeIntraModel(state->step.graph, state->step.stages,
-                                                   IntraOptionsOf(topology, plan.layout, 1)));
-  AddIntraCosts(*MakeModelCosts(planner::TopologyOf(plan.layout, topology), plan.layout),
-                state->model);
-  AddIntraMemory(state->model);
+  const auto costs = MakeModelCosts(planner::TopologyOf(plan.layout, topology), plan.layout);
+  MW_ASSIGN_OR_RETURN(state->model,
+                      MakeIntraModel(state->step.graph, state->step.stages,
+                                     IntraOptionsOf(topology, plan.layout, 1), *costs));
   state->AddNames();
   MW_TRY(state->FindChosen(plan, !job.parallel.sharding_pins.empty()));
   return ShardingExplainer(std::move(state));

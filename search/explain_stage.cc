@@ -16,14 +16,6 @@ namespace {
 
 using planner::Plan;
 
-int64_t FullestBytes(const Plan& plan) {
-  int64_t bytes = 0;
-  for (const planner::DeviceMemory& memory : plan.memory) {
-    bytes = std::max(bytes, memory.total_bytes);
-  }
-  return bytes;
-}
-
 // First and last layer of every part, in the order of the model.
 std::vector<std::pair<int, int>> PartsOf(const Plan& plan) {
   const planner::PipelineShape shape = plan.layout.shape();
@@ -118,7 +110,7 @@ class StageExplainer {
       MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
                           planner::ForecastStep(*plan, input_.topology));
       move.step_s = forecast.step_s;
-      move.memory_bytes = FullestBytes(*plan);
+      move.memory_bytes = planner::FullestBytes(plan->memory);
     }
     answer_.moves.push_back(std::move(move));
     return OkStatus();

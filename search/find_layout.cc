@@ -54,8 +54,12 @@ class Finder {
   Result<FoundLayout> Run() {
     MW_TRY(Prepare());
     if (job_.parallel.stage_meshes.empty()) MW_TRY(PriceFamilies());
+    const double equal_s =
+        found_.best.empty() ? std::numeric_limits<double>::infinity() : found_.best.front().step_s;
     MW_TRY(PriceUnequalStages());
     if (found_.best.empty()) return Fail(NothingFits());
+    const bool differ = found_.best.front().step_s < equal_s;
+    found_.deciders.Add(differ ? Decider::kStageSearch : Decider::kEqualStages);
     return std::move(found_);
   }
 
@@ -102,18 +106,11 @@ class Finder {
   }
 
   Status ChooseModes() {
-    const std::string& wanted = job_.parallel.recompute;
-    if (wanted == "auto") {
-      modes_ = {Recompute::kNone};
-      if (job_.train.compile) modes_ = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-      return OkStatus();
-    }
-    const Recompute mode = wanted == "full"        ? Recompute::kFull
-                           : wanted == "selective" ? Recompute::kSelective
-                                                   : Recompute::kNone;
-    MW_ASSIGN_OR_RETURN(pinned_modes_, planner::RecomputeOfLayers(
-                                           mode, job_.parallel.recompute_layers, layer_count_));
-    modes_ = {mode};
+    modes_ = RecomputeModes(job_);
+    if (job_.parallel.recompute == "auto") return OkStatus();
+    MW_ASSIGN_OR_RETURN(
+        pinned_modes_,
+        planner::RecomputeOfLayers(modes_.front(), job_.parallel.recompute_layers, layer_count_));
     for (const Recompute own : pinned_modes_) {
       if (std::find(modes_.begin(), modes_.end(), own) == modes_.end()) modes_.push_back(own);
     }

@@ -26,6 +26,7 @@
 #include "ir/job.h"
 #include "mesh/topology.h"
 #include "planner/plan.h"
+#include "search/deciders.h"
 #include "search/layout_cost.h"
 
 namespace meshwright::search {
@@ -57,6 +58,7 @@ struct FoundLayout {
   double gap = 0;  // of the first
   int64_t priced = 0;
   int64_t candidates = 0;
+  DeciderCounts deciders;  // of FindPlan those of all searches that it took; none in the cache
 };
 
 // Whether the job leaves degrees, schedule or ZeRO to the search: of experts and of context where
@@ -91,5 +93,18 @@ struct FoundPlan {
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope = planner::PlanScope::kAllDevices);
+
+// What does not fit is passed over, and so is a layout whose programs the verifier rejects, which
+// is a defect of the planner and not of the job.
+struct FirstPlan {
+  planner::Plan plan;  // with a note about each layout that was rejected before it
+  size_t index = 0;    // of its layout
+};
+
+// Errors: kResourceExhausted: none fits, though some may have been rejected; kInternal: all that
+// could fit were rejected; any other of `make_plan`, at once. REQUIRES: not empty.
+Result<FirstPlan> FirstThatHasAPlan(
+    const std::vector<LayoutCost>& layouts,
+    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan);
 
 }  // namespace meshwright::search

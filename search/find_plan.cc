@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+#include "base/text.h"
 #include "ir/program_outputs.h"
 #include "planner/forecast.h"
 #include "planner/recompute_modes.h"
@@ -16,13 +18,11 @@
 #include "planner/vocabulary_schedule.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
-#include "search/first_plan.h"
 #include "search/least_memory.h"
 #include "search/nearest_choice.h"
-#include "search/nearest_plans.h"
+#include "search/open_choices.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
-#include "search/sharing_note.h"
 
 namespace meshwright::search {
 namespace {
@@ -46,6 +46,26 @@ mesh::Topology WithMemory(mesh::Topology topology, double share) {
 
 bool IsMisfit(const Result<Plan>& plan) {
   return !plan.has_value() && plan.error().code() == StatusCode::kResourceExhausted;
+}
+
+// "1.2 s and 3.1 GB"; why not, where there is no forecast.
+std::string StepAndMemory(const planner::Plan& plan, const mesh::Topology& topology) {
+  const Result<planner::Forecast> forecast = planner::ForecastStep(plan, topology);
+  if (!forecast.has_value()) return fmt::format("no forecast ({})", forecast.error().message());
+  return fmt::format("{} and {}", FormatDuration(forecast->step_s),
+                     FormatBytes(planner::FullestBytes(plan.memory)));
+}
+
+// What a vocabulary that stages share gains. `plain`: the plan without, or why there is none.
+std::string SharingNote(const planner::Plan& shared, const Result<planner::Plan>& plain,
+                        const mesh::Topology& topology) {
+  const std::string without =
+      plain.has_value()
+          ? fmt::format("with {} it is {}", plain->layout.schedule, StepAndMemory(*plain, topology))
+          : fmt::format("without there is no plan: {}", plain.error().message());
+  return fmt::format(
+      "stages share the vocabulary: a step is forecast to take {} on the fullest device; {}",
+      StepAndMemory(shared, topology), without);
 }
 
 class PlanFinder {
@@ -90,6 +110,7 @@ class PlanFinder {
     });
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
     NoteIdle(plan, found_.best);
+    found_.deciders = deciders_;
     if (timed_out_) {
       plan.notes.push_back(fmt::format(
           "{} s were not enough to compare all plans that may be about as fast; a search of more "
@@ -127,7 +148,7 @@ class PlanFinder {
   }
 
   // None, and why, where there is an entry that cannot be used.
-  std::optional<FoundPlan> FromCache(const std::string& key, std::string& why) const {
+  std::optional<FoundPlan> FromCache(const std::string& key, std::string& why) {
     const Result<std::string> text = options_.cache->Read(key);
     if (!text.has_value()) {
       if (text.error().code() != StatusCode::kNotFound) why = text.error().message();
@@ -271,11 +292,13 @@ class PlanFinder {
     return plan;
   }
 
-  Result<FoundLayout> FindWithin(double share, const Deadline& deadline) const {
+  Result<FoundLayout> FindWithin(double share, const Deadline& deadline) {
     FindOptions left = options_;
     left.timeout_ms = deadline.remaining_ms();
     left.patience_ms = patience_.remaining_ms();
-    return FindLayout(job_, WithMemory(topology_, share), left, clock_);
+    Result<FoundLayout> found = FindLayout(job_, WithMemory(topology_, share), left, clock_);
+    if (found.has_value()) deciders_.Add(found->deciders);
+    return found;
   }
 
   Result<Plan> FirstThatFits() {
@@ -302,6 +325,7 @@ class PlanFinder {
     std::vector<LayoutCost>& best = found_.best;
     const size_t chosen = ShortestOfNearest(best);
     if (chosen == 0) return "";
+    deciders_.Add(Decider::kShortPrograms);
     const double slower = best[chosen].step_s / best.front().step_s;
     found_.gap = 1 - (1 - found_.gap) / slower;
     std::string note = fmt::format(
@@ -323,6 +347,7 @@ class PlanFinder {
                                 [this](const Layout& layout) { return PlanByRulesOf(layout); }};
     MW_ASSIGN_OR_RETURN(NearestChoice choice, ChooseNearest(input, found_.best, std::move(first)));
     found_.best = std::move(choice.best);
+    if (choice.changed) deciders_.Add(Decider::kForecasts);
     if (!choice.note.empty()) {
       found_.gap = 1 - (1 - found_.gap) / choice.slowdown;
       note_ = choice.note;
@@ -376,7 +401,7 @@ class PlanFinder {
         Layout layout,
         planner::ResolveLayout(job_, static_cast<int64_t>(topology_.devices.size()), layer_count));
     std::vector<Layout> layouts;
-    for (const Recompute mode : Modes()) {
+    for (const Recompute mode : RecomputeModes(job_)) {
       MW_ASSIGN_OR_RETURN(layout.recompute, planner::RecomputeOfLayers(
                                                 mode, job_.parallel.recompute_layers, layer_count));
       layouts.push_back(layout);
@@ -384,21 +409,14 @@ class PlanFinder {
     return layouts;
   }
 
-  std::vector<Recompute> Modes() const {
-    const std::string& wanted = job_.parallel.recompute;
-    if (wanted == "selective") return {Recompute::kSelective};
-    if (wanted == "full") return {Recompute::kFull};
-    if (wanted == "none" || !job_.train.compile) return {Recompute::kNone};
-    return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-  }
-
   // The search's memory does not know the arena's gaps: where programs need more, it gets less.
-  Result<Plan> PlanBySearch(const Layout& layout) const {
+  Result<Plan> PlanBySearch(const Layout& layout) {
     Result<Plan> plan = Fail(Internal("no budget was tried"));
     for (const double share : {1.0, 0.9, 0.8, 0.7}) {
       const ShardingSearch options = {
           .timeout_ms = std::min(ShardingSearch().timeout_ms, options_.timeout_ms),
-          .memory_share = share};
+          .memory_share = share,
+          .deciders = &deciders_};
       const auto chooser = MakeShardingChooser(job_, topology_, options, clock_);
       Result<Plan> next = planner::MakePlanOf(job_, topology_, layout, scope_, chooser);
       const bool first = share == 1.0;
@@ -442,6 +460,7 @@ class PlanFinder {
       note_ = Gain(*best, best_s, rules, rules_s);
       best->notes.push_back(note_);
       by_search_ = true;
+      deciders_.Add(Decider::kSearch);
       return std::move(*best);
     }
     if (!rules.has_value()) {
@@ -451,6 +470,7 @@ class PlanFinder {
           InvalidArgument(fmt::format("{}, and the search for shardings has no answer either: {}",
                                       rules.error().message(), refused)));
     }
+    deciders_.Add(Decider::kRules);
     note_ = best
                 ? fmt::format(
                       "shardings are by the rules: the search finds none that is faster than "
@@ -508,10 +528,36 @@ class PlanFinder {
   bool by_search_ = false;
   std::string note_;
   bool timed_out_ = false;
+  DeciderCounts deciders_;
   FoundLayout found_;  // by the search for layouts, if there was one
 };
 
 }  // namespace
+
+Result<FirstPlan> FirstThatHasAPlan(
+    const std::vector<LayoutCost>& layouts,
+    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan) {
+  MW_CHECK(!layouts.empty()) << "no layout to make a plan of";
+  std::vector<std::string> rejected;
+  Status failed = OkStatus();
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    Result<planner::Plan> plan = make_plan(layouts[i].layout);
+    if (plan.has_value()) {
+      plan->notes.insert(plan->notes.end(), rejected.begin(), rejected.end());
+      return FirstPlan{*std::move(plan), i};
+    }
+    const StatusCode code = plan.error().code();
+    if (code == StatusCode::kInternal) {
+      rejected.push_back(
+          fmt::format("{} is left out, {}", layouts[i].layout.ToString(), plan.error().message()));
+    } else if (code != StatusCode::kResourceExhausted) {
+      return Fail(plan.error());
+    }
+    // What does not fit says more about the job than what should not have been.
+    if (failed.ok() || code == StatusCode::kResourceExhausted) failed = plan.error();
+  }
+  return Fail(failed);
+}
 
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,

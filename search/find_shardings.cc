@@ -14,6 +14,7 @@
 #include "search/choice_solver.h"
 #include "search/intra_problem.h"
 #include "search/model_costs.h"
+#include "search/pipeline_clock.h"
 #include "search/sharding_pins.h"
 
 namespace meshwright::search {
@@ -45,7 +46,7 @@ class Chooser {
         pins_(job.parallel.sharding_pins),
         topology_(std::move(topology)),
         options_(options),
-        solver_(MakeSolver(clock)) {}
+        clock_(clock) {}
 
   Result<Strategies> Choose(const ir::Graph& graph, const planner::StageAssignment& stages,
                             const Layout& layout,
@@ -68,7 +69,8 @@ class Chooser {
     solve.timeout_ms = options_.timeout_ms;
     solve.gap = options_.gap;
     MW_ASSIGN_OR_RETURN(IntraAnswer answer,
-                        SearchIntra(graph, stages, options, *costs, *solver_, solve));
+                        SearchIntra(graph, stages, options, *costs, clock_, solve));
+    if (options_.deciders != nullptr) options_.deciders->Add(answer.decider);
     return std::move(answer.strategies);
   }
 
@@ -112,7 +114,7 @@ class Chooser {
   const std::string pins_;
   const mesh::Topology topology_;
   const ShardingSearch options_;
-  const std::unique_ptr<const ChoiceSolver> solver_;
+  const Clock& clock_;
 };
 
 }  // namespace
@@ -134,16 +136,14 @@ int64_t KeptMicrobatches(const Layout& layout) {
   const auto schedule =
       planner::MakeSchedule(layout.schedule, layout.shape(), static_cast<int>(layout.microbatches));
   if (!schedule.has_value()) return layout.microbatches;
-  int64_t most = 1;
-  for (const planner::StageSchedule& stage : *schedule) {
-    int64_t kept = 0;  // of a chunk each
-    for (const planner::ScheduleStep& step : stage) {
-      if (step.phase == ir::Phase::kForward) most = std::max(most, ++kept);
-      const bool last = step.weights || !layout.SplitsBackward();
-      if (step.phase == ir::Phase::kBackward && last) --kept;
-    }
-  }
-  return (most + layout.chunks - 1) / layout.chunks;
+  // A byte for each chunk whose last backward is to come.
+  PartCost one;
+  one.kept_bytes = one.waiting_bytes = 1;
+  const std::vector<PartCost> parts(static_cast<size_t>(layout.shape().parts()), one);
+  const std::vector<int64_t> held =
+      FindFullestMoments(layout.shape(), *schedule, {parts, {}, layout.SplitsBackward()})
+          .most_held_bytes;
+  return (*std::max_element(held.begin(), held.end()) + layout.chunks - 1) / layout.chunks;
 }
 
 planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,

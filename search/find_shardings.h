@@ -8,7 +8,7 @@
 //
 // The evaluation reads the weights where the step has them, and is free in the rest.
 //
-// Thread rule: choosers are immutable and may be called from any threads.
+// Thread rule: choosers are immutable and may be called from any threads, but for who counts.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,16 @@
 #include "ir/job.h"
 #include "mesh/topology.h"
 #include "planner/plan.h"
+#include "search/deciders.h"
 #include "search/intra_problem.h"
 
 namespace meshwright::search {
 
 struct ShardingSearch {
-  int64_t timeout_ms = 5'000;  // of each problem
-  double gap = 0.01;           // above the best that is good enough
-  double memory_share = 1;     // of what the devices have: the budget
+  int64_t timeout_ms = 5'000;         // of each problem
+  double gap = 0.01;                  // above the best that is good enough
+  double memory_share = 1;            // of what the devices have: the budget
+  DeciderCounts* deciders = nullptr;  // gets what decided each problem; null: nobody asks
 };
 
 // Errors of the chooser: as SearchIntra. `clock` outlives it; `job` and `topology` are copied.

@@ -261,47 +261,8 @@ class CostAdder {
   std::map<std::pair<int, int>, std::vector<double>> edges_;
 };
 
-class RateCosts final : public IntraCosts {
- public:
-  RateCosts(const DeviceRates& rates, std::map<std::string, mesh::LinkCost> links)
-      : rates_(rates), links_(std::move(links)) {}
-
-  double NodeSeconds(const ir::Graph& graph, const Node& node, const NodeStrategy& strategy,
-                     const mesh::Mesh& mesh) const override {
-    const ir::OpCost whole = ir::CostOf(graph, node);
-    std::set<std::string> axes;
-    double bytes = 0;
-    const auto see = [&](ValueId value, const Sharding& sharding) {
-      for (const mesh::AxisList& dim : sharding.dims) axes.insert(dim.begin(), dim.end());
-      const ir::TensorType& type = graph.type(value);
-      bytes += static_cast<double>(
-          ir::TensorType{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)}.bytes());
-    };
-    for (size_t i = 0; i < node.inputs.size(); ++i) see(node.inputs[i], strategy.operands[i]);
-    for (size_t r = 0; r < node.outputs.size(); ++r) see(node.outputs[r], strategy.results[r]);
-    double parts = 1;
-    for (const std::string& axis : axes) parts *= static_cast<double>(mesh.AxisSize(axis));
-    return rates_.node_s + std::max(whole.flops / parts / rates_.flops_per_s,
-                                    std::min(bytes, whole.bytes) / rates_.bytes_per_s);
-  }
-
-  mesh::LinkCost Link(const std::string& axis) const override {
-    const auto it = links_.find(axis);
-    return it == links_.end() ? mesh::LinkCost{} : it->second;
-  }
-
- private:
-  const DeviceRates rates_;
-  const std::map<std::string, mesh::LinkCost> links_;
-};
-
 }  // namespace
 
 void AddIntraCosts(const IntraCosts& costs, IntraModel& model) { CostAdder(costs, model).Run(); }
-
-std::unique_ptr<const IntraCosts> MakeRateCosts(const DeviceRates& rates,
-                                                std::map<std::string, mesh::LinkCost> links) {
-  return std::make_unique<RateCosts>(rates, std::move(links));
-}
 
 }  // namespace meshwright::search

@@ -214,10 +214,6 @@ class ModelMaker {
       if (params.contains(name)) continue;
       return InvalidArgument(fmt::format("pinned param {} is not in the graph", name));
     }
-    for (const auto& [value, sharding] : model_.options.pins.values) {
-      if (value.index() < graph().values.size()) continue;
-      return InvalidArgument(fmt::format("pinned value %{} is not in the graph", value.value()));
-    }
     return OkStatus();
   }
 
@@ -226,9 +222,6 @@ class ModelMaker {
       const Node& node = graph().nodes[i];
       if (node.op == Op::kParam && !model_.IsState(i)) MW_TRY(PinParam(i));
       if (model_.IsOptimizer(i)) MW_TRY(PinState(i));
-    }
-    for (const auto& [value, sharding] : model_.options.pins.values) {
-      MW_TRY(PinValue(value, sharding));
     }
     return OkStatus();
   }
@@ -270,20 +263,6 @@ class ModelMaker {
                          *pin);
     }
     return OkStatus();
-  }
-
-  Status PinValue(ValueId value, const Sharding& pin) {
-    const int index = model_.VariableOf(model_.ProducerOf(value));
-    const std::string name = fmt::format("value %{}", value.value());
-    if (index == kNoVariable) return Unfulfilled(name + " (constant or state)", value, pin);
-    const auto result = static_cast<size_t>(model_.ResultIndex(value));
-    Variable& variable = VariableAt(index);
-    std::erase_if(variable.shardings, [&](const Sharding& s) { return s != pin; });
-    std::erase_if(variable.strategies, [&](const NodeStrategy& strategy) {
-      return WithoutAxis(strategy.results[result], kMicro) != pin;
-    });
-    if (!variable.shardings.empty() || !variable.strategies.empty()) return OkStatus();
-    return Unfulfilled(name, value, pin);
   }
 
   Variable& VariableAt(int index) { return model_.variables[static_cast<size_t>(index)]; }
@@ -425,8 +404,11 @@ int64_t IntraModel::LocalBytes(const ir::TensorType& type, const Sharding& shard
 }
 
 Result<IntraModel> MakeIntraModel(const Graph& graph, const planner::StageAssignment& stages,
-                                  const IntraOptions& options) {
-  return ModelMaker(graph, stages, options).Run();
+                                  const IntraOptions& options, const IntraCosts& costs) {
+  MW_ASSIGN_OR_RETURN(IntraModel model, ModelMaker(graph, stages, options).Run());
+  AddIntraCosts(costs, model);
+  AddIntraMemory(model);
+  return model;
 }
 
 }  // namespace meshwright::search

@@ -64,12 +64,14 @@ struct IntraModel {
   int64_t LocalBytes(const ir::TensorType& type, const mesh::Sharding& sharding) const;
 };
 
-// Everything but the problem. Errors: as IntraProblem::Make.
+// `graph` and `stages` must outlive it. REQUIRES: `graph` as ir::AppendUpdate makes it, staged by
+// planner::AssignStages. Errors: kInvalidArgument: a pin that nothing fulfils, named; what
+// microbatches cannot express (as planner::ChooseStrategies).
 Result<IntraModel> MakeIntraModel(const ir::Graph& graph, const planner::StageAssignment& stages,
-                                  const IntraOptions& options);
-// Fills nodes and edges of the problem.
+                                  const IntraOptions& options, const IntraCosts& costs);
+
+// Its parts behind the variables: nodes and edges of the problem, then their memory and moments.
 void AddIntraCosts(const IntraCosts& costs, IntraModel& model);
-// Fills memory and moments of the problem.
 void AddIntraMemory(IntraModel& model);
 
 }  // namespace meshwright::search

@@ -119,12 +119,13 @@ int64_t LeftBytes(const ChoiceProblem& problem, std::span<const int> choices) {
   return left;
 }
 
-Result<ChoiceAnswer> SolveInBudget(const ChoiceProblem& problem, const ChoiceSolver& solver,
-                                   SolveOptions options, double budget_gap) {
-  MW_ASSIGN_OR_RETURN(const ChoiceAnswer free, solver.Solve(WithoutMoments(problem), options));
+Result<ChoiceAnswer> SolveInBudget(const ChoiceProblem& problem, SolveOptions options,
+                                   double budget_gap, const Clock& clock) {
+  MW_ASSIGN_OR_RETURN(const ChoiceAnswer free,
+                      SolveChoices(WithoutMoments(problem), options, clock));
   if (EvaluateChoices(problem, free.choices).feasible()) return free;
   options.gap = std::max(options.gap, budget_gap);
-  MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, solver.Solve(problem, options));
+  MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, SolveChoices(problem, options, clock));
   answer.bound_s = std::max(answer.bound_s, free.bound_s);
   return answer;
 }
@@ -132,45 +133,22 @@ Result<ChoiceAnswer> SolveInBudget(const ChoiceProblem& problem, const ChoiceSol
 std::string PinNames(const IntraPins& pins) {
   std::vector<std::string> names;
   for (const auto& [name, sharding] : pins.params) names.push_back("param " + name);
-  for (const auto& [value, sharding] : pins.values) {
-    names.push_back(fmt::format("value %{}", value.value()));
-  }
   for (const std::string& axis : pins.batch_axes) names.push_back("batch axis " + axis);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
 
-IntraProblem::IntraProblem(std::unique_ptr<const IntraModel> model) : model_(std::move(model)) {}
-IntraProblem::IntraProblem(IntraProblem&&) noexcept = default;
-IntraProblem::~IntraProblem() = default;
-
-const ChoiceProblem& IntraProblem::choices() const { return model_->problem; }
-
-Strategies IntraProblem::StrategiesOf(std::span<const int> choices) const {
-  return Decoder(*model_, choices).Run();
-}
-
-Result<IntraProblem> IntraProblem::Make(const ir::Graph& graph,
-                                        const planner::StageAssignment& stages,
-                                        const IntraOptions& options, const IntraCosts& costs) {
-  MW_ASSIGN_OR_RETURN(IntraModel model, MakeIntraModel(graph, stages, options));
-  AddIntraCosts(costs, model);
-  AddIntraMemory(model);
-  return IntraProblem(std::make_unique<const IntraModel>(std::move(model)));
-}
-
 Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssignment& stages,
                                 const IntraOptions& options, const IntraCosts& costs,
-                                const ChoiceSolver& solver, const SolveOptions& solve) {
-  MW_ASSIGN_OR_RETURN(const IntraProblem problem,
-                      IntraProblem::Make(graph, stages, options, costs));
-  const Result<ChoiceAnswer> answer =
-      SolveInBudget(problem.choices(), solver, solve, options.budget_gap);
+                                const Clock& clock, const SolveOptions& solve) {
+  MW_ASSIGN_OR_RETURN(const IntraModel model, MakeIntraModel(graph, stages, options, costs));
+  const ChoiceProblem& problem = model.problem;
+  const Result<ChoiceAnswer> answer = SolveInBudget(problem, solve, options.budget_gap, clock);
   if (!answer.has_value()) {
     const std::string pins = PinNames(options.pins);
     const bool alone = !pins.empty() && answer.error().code() == StatusCode::kResourceExhausted &&
-                       !solver.Solve(WithoutMoments(problem.choices()), solve).has_value();
+                       !SolveChoices(WithoutMoments(problem), solve, clock).has_value();
     if (alone) {
       return Fail(InvalidArgument(
           fmt::format("the pins ({}) allow no shardings together; leave one of them out", pins)));
@@ -178,12 +156,13 @@ Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssi
     return Fail(answer.error().WithContext(
         fmt::format("shardings within {} bytes per device", options.budget_bytes)));
   }
-  const ChoiceEvaluation evaluation = EvaluateChoices(problem.choices(), answer->choices);
+  const ChoiceEvaluation evaluation = EvaluateChoices(problem, answer->choices);
   if (!evaluation.feasible()) return Fail(Internal("the solver's choices do not fit"));
-  return IntraAnswer{.strategies = problem.StrategiesOf(answer->choices),
+  return IntraAnswer{.strategies = Decoder(model, answer->choices).Run(),
                      .step_s = evaluation.cost_s,
                      .bound_s = std::min(answer->bound_s, evaluation.cost_s),
-                     .left_bytes = LeftBytes(problem.choices(), answer->choices)};
+                     .left_bytes = LeftBytes(problem, answer->choices),
+                     .decider = answer->decider};
 }
 
 }  // namespace meshwright::search

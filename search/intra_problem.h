@@ -26,7 +26,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +37,7 @@
 #include "planner/strategy.h"
 #include "search/choice_problem.h"
 #include "search/choice_solver.h"
+#include "search/deciders.h"
 
 namespace meshwright::search {
 
@@ -55,19 +55,9 @@ class IntraCosts {
   virtual mesh::LinkCost Copy() const { return {0, 0}; }
 };
 
-// Work over rates: the longer of FLOPs and of the local blocks' bytes, plus a constant per node.
-struct DeviceRates {
-  double flops_per_s = 5e10;
-  double bytes_per_s = 1e10;
-  double node_s = 0;
-};
-std::unique_ptr<const IntraCosts> MakeRateCosts(const DeviceRates& rates,
-                                                std::map<std::string, mesh::LinkCost> links);
-
 // What the caller has decided.
 struct IntraPins {
   std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
-  std::map<ValueId, mesh::Sharding> values;      // as produced; "micro" left out
   // Axes that split the rows of feeds in forward and backward, and whatever follows from them, as
   // planner::ChooseStrategies says; the update and the storage of params are free to use them.
   std::vector<std::string> batch_axes;
@@ -82,40 +72,21 @@ struct IntraOptions {
   IntraPins pins = {};
 };
 
-struct IntraModel;
-
-class IntraProblem {
- public:
-  // `graph` and `stages` must outlive it. REQUIRES: `graph` as ir::AppendUpdate makes it, staged by
-  // planner::AssignStages. Errors: kInvalidArgument: a pin that nothing fulfils, named; what
-  // microbatches cannot express (as planner::ChooseStrategies).
-  static Result<IntraProblem> Make(const ir::Graph& graph, const planner::StageAssignment& stages,
-                                   const IntraOptions& options, const IntraCosts& costs);
-  IntraProblem(IntraProblem&&) noexcept;
-  ~IntraProblem();
-
-  const ChoiceProblem& choices() const;
-  // What planner::MakePartition takes. REQUIRES: one valid choice per node of choices().
-  planner::Strategies StrategiesOf(std::span<const int> choices) const;
-
- private:
-  explicit IntraProblem(std::unique_ptr<const IntraModel> model);
-  std::unique_ptr<const IntraModel> model_;
-};
-
 struct IntraAnswer {
   planner::Strategies strategies;
   double step_s = 0;
   double bound_s = 0;      // nothing costs less
   int64_t left_bytes = 0;  // of the budget at the fullest moment
+  Decider decider = Decider::kMessages;
 };
 
 // Solves the problem. The limits on memory come in only where the best choices without them do not
 // fit; what is then near enough to the bound is answered at once, since the rest of the gap takes
-// seconds. Errors: as IntraProblem::Make and as the solver; kInvalidArgument naming the pins when
-// they allow nothing together; kResourceExhausted: the step does not fit in the budget.
+// seconds. Errors: as MakeIntraModel (search/intra_model.h) and as the solver; kInvalidArgument
+// naming the pins when they allow nothing together; kResourceExhausted: the step does not fit in
+// the budget.
 Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssignment& stages,
                                 const IntraOptions& options, const IntraCosts& costs,
-                                const ChoiceSolver& solver, const SolveOptions& solve = {});
+                                const Clock& clock, const SolveOptions& solve = {});
 
 }  // namespace meshwright::search

@@ -7,7 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "search/balance_parts.h"
+#include "planner/balance_parts.h"
+#include "planner/device_time.h"
 #include "search/pipeline_clock.h"
 
 namespace meshwright::search {
@@ -148,7 +149,7 @@ class Coster {
       }
       sum_of_part.emplace_back(sum);
     }
-    return BalanceParts(sum_of_part);
+    return planner::BalanceParts(sum_of_part);
   }
 
   void SplitLayers() {
@@ -260,12 +261,11 @@ class Coster {
   // Everything of a stage but what its schedule decides.
   void PriceParts() {
     parts_.clear();
-    transfer_s_.clear();
+    links_.clear();
     for (int part = 0; part < shape_.parts(); ++part) parts_.push_back(CostOfPart(part));
     for (int part = 0; part + 1 < shape_.parts(); ++part) {
-      transfer_s_.push_back(input_.costs->MessageSeconds(parts_[At(part)].boundary_bytes,
-                                                         DevicesOf(shape_.StageOf(part))[0],
-                                                         DevicesOf(shape_.StageOf(part + 1))[0]));
+      links_.push_back(input_.costs->LinkOf(DevicesOf(shape_.StageOf(part))[0],
+                                            DevicesOf(shape_.StageOf(part + 1))[0]));
     }
     for (int stage = 0; stage < shape_.stages; ++stage) {
       StageCost& cost = result_.stages[At(stage)];
@@ -324,13 +324,15 @@ class Coster {
         bound_s = std::max(bound_s, there_s + work_s + back_s + first.sync_s + first.update_s);
       }
       if (stage + 1 == shape_.stages) break;
-      there_s += parts_[At(stage)].forward_s + transfer_s_[At(stage)];
-      back_s += parts_[At(stage)].backward_s + transfer_s_[At(stage)];
+      const PartCost& part = parts_[At(stage)];
+      const double transfer_s = planner::DeviceTime().Send(links_[At(stage)], part.boundary_bytes);
+      there_s += part.forward_s + transfer_s;
+      back_s += part.backward_s + transfer_s;
     }
     return bound_s;
   }
 
-  PipelineCost CostOfPipeline() const { return {parts_, transfer_s_, layout().SplitsBackward()}; }
+  PipelineCost CostOfPipeline() const { return {parts_, links_, layout().SplitsBackward()}; }
 
   // REQUIRES: PriceParts.
   void Hold(const std::vector<planner::StageSchedule>& schedule) {
@@ -365,7 +367,6 @@ class Coster {
   void Simulate(const std::vector<planner::StageSchedule>& schedule) {
     const std::vector<double> end_s = EndSeconds(shape_, schedule, CostOfPipeline());
     result_.step_s = 0;
-    result_.busy_s = 0;
     const std::vector<double> summed_s = SummedSeconds(end_s);
     std::vector<double> stage_busy_s;
     for (int stage = 0; stage < shape_.stages; ++stage) {
@@ -374,8 +375,6 @@ class Coster {
       stage_busy_s.push_back(static_cast<double>(layout().microbatches) *
                                  (cost.forward_s + cost.backward_s) +
                              cost.update_s);
-      result_.busy_s = std::max(result_.busy_s, static_cast<double>(layout().microbatches) *
-                                                    (cost.forward_s + cost.backward_s));
     }
     result_.step_s = std::max(result_.step_s, SharedSeconds(stage_busy_s));
   }
@@ -542,7 +541,7 @@ class Coster {
   LayoutMemo own_memo_;
   LayoutMemo* memo_ = nullptr;  // of the input, or own
   std::vector<PartCost> parts_;
-  std::vector<double> transfer_s_;  // from each part to the next
+  std::vector<mesh::LinkCost> links_;  // from each part to the next
   std::vector<std::vector<int>> layers_of_part_;
   std::vector<int> part_of_layer_;
   std::vector<int> tied_layers_;     // read weights of earlier layers

@@ -14,6 +14,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -66,11 +67,16 @@ struct LayoutInput {
 
 struct LayoutCost {
   double step_s = 0;  // where it fits
-  double busy_s = 0;  // of the busiest stage, microbatches only
   std::vector<StageCost> stages;
   planner::Layout layout;     // with the layers of parts and what each recomputes
   int64_t missing_bytes = 0;  // of the stage that misses most; 0: fits
   int tightest_stage = 0;
+  // Of the stage that needs most, per device.
+  int64_t fullest_bytes() const {
+    int64_t bytes = 0;
+    for (const StageCost& stage : stages) bytes = std::max(bytes, stage.memory_bytes());
+    return bytes;
+  }
 };
 
 // Layers of parts are balanced by their seconds on the slowest device of the part's stage unless

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "planner/cost_model.h"
 #include "planner/forecast.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
-#include "search/nearest_plans.h"
 
 namespace meshwright::search {
 namespace {
@@ -22,6 +22,30 @@ constexpr size_t kMostPriced = 6;
 constexpr double kWorthForecasting = 1.2;  // by the price
 // By the forecast: of what is a little slower than may be chosen, a variant may be faster.
 constexpr double kWorthVarying = 1.05;
+
+// How much slower than the fastest a plan may be that is chosen.
+constexpr double kNearSlowdown = 1.02;
+
+int64_t CollectivesOf(const ir::Graph& graph) {
+  return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                       [](const ir::Node& node) { return planner::IsCollective(node.op); });
+}
+
+int64_t CallsOfProgram(const ir::Program& program) {
+  std::vector<int64_t> collectives;
+  for (const ir::Executable& executable : program.executables) {
+    collectives.push_back(CollectivesOf(*executable.graph));
+  }
+  int64_t calls = 0;
+  for (const ir::Instruction& instruction : program.instructions) {
+    if (instruction.op == ir::Opcode::kRun) {
+      calls += collectives[instruction.executable.index()];
+    } else if (instruction.op == ir::Opcode::kSend || instruction.op == ir::Opcode::kRecv) {
+      ++calls;
+    }
+  }
+  return calls;
+}
 
 // The job with all that `layout` decides, but the layers of its parts.
 ir::JobRequest Pinned(const ir::JobRequest& job, const Layout& layout) {
@@ -106,6 +130,7 @@ class Chooser {
     const size_t fastest = FastestOf(forecasts_);
     NearestChoice choice;
     choice.timed_out = timed_out_;
+    choice.changed = chosen != 0;
     choice.slowdown = SlowdownOf(forecasts_[chosen], forecasts_);
     if (choice.slowdown > 1) {
       choice.note = fmt::format(
@@ -135,6 +160,41 @@ class Chooser {
 };
 
 }  // namespace
+
+int64_t CallsOf(const planner::Plan& plan) {
+  int64_t most = 0;
+  for (const ir::Program& program : plan.Main()) most = std::max(most, CallsOfProgram(program));
+  return most;
+}
+
+size_t FastestOf(std::span<const ForecastPlan> plans) {
+  const auto fastest = std::min_element(
+      plans.begin(), plans.end(),
+      [](const ForecastPlan& a, const ForecastPlan& b) { return a.step_s < b.step_s; });
+  return static_cast<size_t>(fastest - plans.begin());
+}
+
+double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans) {
+  return plan.step_s / plans[FastestOf(plans)].step_s;
+}
+
+bool MayReplace(const ForecastPlan& plan, const ForecastPlan& other,
+                std::span<const ForecastPlan> plans) {
+  return SlowdownOf(plan, plans) <= kNearSlowdown && plan.calls <= other.calls;
+}
+
+size_t ChooseOfNearest(std::span<const ForecastPlan> plans) {
+  const size_t fastest = FastestOf(plans);
+  size_t chosen = fastest;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const bool near = plans[i].step_s <= kNearSlowdown * plans[fastest].step_s;
+    const bool fewer =
+        plans[i].calls < plans[fastest].calls && 2 * plans[i].calls <= plans[fastest].calls;
+    if (!near || !fewer) continue;
+    if (chosen == fastest || plans[i].step_s < plans[chosen].step_s) chosen = i;
+  }
+  return chosen;
+}
 
 std::vector<ir::JobRequest> JobsWithoutZero(const ir::JobRequest& job, const Layout& layout) {
   if (layout.zero == 0 || job.parallel.zero > 0 || !layout.stage_degrees.empty()) return {};

@@ -5,10 +5,16 @@
 // search keeps the fastest of each family of degrees: it may split what saves next to nothing, one
 // weight at a time, or compute a batch in parts that are no faster one by one.
 //
-// Thread rule: as FindLayout.
+// A forecast is worth some percent, and what it does not know is to wait for one another: waking a
+// thread that shares its core, a collective that begins when the last of its members comes. A plan
+// with far fewer of these is preferred to one that is hardly faster.
+//
+// Thread rule: as FindLayout; the rest are pure functions.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +26,28 @@
 #include "search/find_layout.h"
 
 namespace meshwright::search {
+
+// Collectives and messages of one step, of the device that has most.
+int64_t CallsOf(const planner::Plan& plan);
+
+struct ForecastPlan {
+  double step_s = 0;
+  int64_t calls = 0;
+};
+
+// REQUIRES: not empty.
+size_t FastestOf(std::span<const ForecastPlan> plans);
+// Seconds of `plan` over those of the fastest of `plans`.
+double SlowdownOf(const ForecastPlan& plan, std::span<const ForecastPlan> plans);
+
+// Whether `plan` is at most 2 % slower than the fastest of `plans` and has no more calls than
+// `other`.
+bool MayReplace(const ForecastPlan& plan, const ForecastPlan& other,
+                std::span<const ForecastPlan> plans);
+
+// The fastest, unless one that is at most 2 % slower has at most half as many calls: the fastest of
+// these. REQUIRES: not empty.
+size_t ChooseOfNearest(std::span<const ForecastPlan> plans);
 
 // Jobs whose layout is `layout` without ZeRO, and without some of its microbatches where there are
 // no stages, whose bubbles shrink with their number: from the fewest. What is recomputed stays.
@@ -44,6 +72,7 @@ struct NearestChoice {
   std::vector<LayoutCost> best;
   double slowdown = 1;     // seconds over those of the fastest forecast
   std::string note;        // what it is slower than; empty: it is the fastest
+  bool changed = false;    // it is not the first
   bool timed_out = false;  // there was no time for all that may be better
 };
 

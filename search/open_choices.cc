@@ -10,6 +10,8 @@
 
 namespace meshwright::search {
 
+using planner::Recompute;
+
 std::vector<int64_t> Divisors(int64_t n) {
   std::vector<int64_t> divisors;
   for (int64_t d = 1; d <= n; ++d) {
@@ -41,6 +43,14 @@ bool HasOpenContext(const ir::JobRequest& job) {
 
 bool IsForTightMemory(const std::string& schedule) {
   return schedule == "v-half" || schedule == "v-min";
+}
+
+std::vector<Recompute> RecomputeModes(const ir::JobRequest& job) {
+  const std::string& wanted = job.parallel.recompute;
+  if (wanted == "selective") return {Recompute::kSelective};
+  if (wanted == "full") return {Recompute::kFull};
+  if (wanted == "none" || !job.train.compile) return {Recompute::kNone};
+  return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
 }
 
 OpenChoices::OpenChoices(const ir::JobRequest& job)

@@ -22,6 +22,10 @@ int64_t CommonExperts(const ir::JobRequest& job);
 // Whether the job leaves the context axis to the search: its rows are long.
 bool HasOpenContext(const ir::JobRequest& job);
 
+// What layers may compute again, from cheap to dear; without the compiler programs are the graph as
+// it is written.
+std::vector<planner::Recompute> RecomputeModes(const ir::JobRequest& job);
+
 class OpenChoices {
  public:
   explicit OpenChoices(const ir::JobRequest& job);

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/device_time.h"
+
 namespace meshwright::search {
 namespace {
 
 using planner::PipelineShape;
 using planner::ScheduleStep;
 using planner::StageSchedule;
+
+// Parts of one stage hand values over in place.
+constexpr mesh::LinkCost kWithin = {0, 0};
 
 size_t PartIndex(int index) { return static_cast<size_t>(index); }
 
@@ -17,112 +22,6 @@ int MicrobatchesOf(const StageSchedule& schedule) {
   for (const ScheduleStep& step : schedule) count = std::max(count, step.microbatch + 1);
   return count;
 }
-
-class Clock {
- public:
-  Clock(const PipelineShape& shape, const std::vector<StageSchedule>& schedule,
-        const PipelineCost& cost)
-      : shape_(shape),
-        schedule_(schedule),
-        cost_(cost),
-        microbatches_(schedule.empty() ? 0 : MicrobatchesOf(schedule.front())),
-        end_s_(PartIndex(shape.stages), 0),
-        link_free_s_(PartIndex(shape.stages), 0),
-        forward_sent_s_(PartIndex(shape.parts() * microbatches_), -1),
-        backward_sent_s_(PartIndex(shape.parts() * microbatches_), -1) {
-    for (int stage = 0; stage < shape.stages; ++stage) {
-      for (int chunk = 0; chunk < shape.chunks; ++chunk) parts_.push_back(PartAt(stage, chunk));
-    }
-  }
-
-  std::vector<double> Run() {
-    std::vector<size_t> next(PartIndex(shape_.stages), 0);
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (int stage = 0; stage < shape_.stages; ++stage) {
-        const StageSchedule& steps = schedule_[PartIndex(stage)];
-        size_t& at = next[PartIndex(stage)];
-        while (at < steps.size() && Step(stage, steps[at])) {
-          ++at;
-          progress = true;
-        }
-      }
-    }
-    return std::move(end_s_);
-  }
-
- private:
-  // What steps of a part read and write.
-  struct Part {
-    PartCost cost;
-    const double* forward_ready_s = nullptr;  // [microbatch] of the part before; null: none
-    const double* backward_ready_s = nullptr;
-    double* forward_sent_s = nullptr;
-    double* backward_sent_s = nullptr;
-    double forward_transfer_s = 0;  // of what it sends
-    double backward_transfer_s = 0;
-  };
-
-  Part PartAt(int stage, int chunk) {
-    const int index = shape_.PartOf(stage, chunk);
-    const auto at = [&](std::vector<double>& times, int part) {
-      return times.data() + PartIndex(part) * PartIndex(microbatches_);
-    };
-    Part part;
-    part.cost = cost_.parts[PartIndex(index)];
-    part.forward_sent_s = at(forward_sent_s_, index);
-    part.backward_sent_s = at(backward_sent_s_, index);
-    if (index > 0) {
-      part.forward_ready_s = at(forward_sent_s_, index - 1);
-      part.backward_transfer_s = cost_.transfer_s[PartIndex(index - 1)];
-    }
-    if (index + 1 < shape_.parts()) {
-      part.backward_ready_s = at(backward_sent_s_, index + 1);
-      part.forward_transfer_s = cost_.transfer_s[PartIndex(index)];
-    }
-    return part;
-  }
-
-  // False when what it needs is not there yet.
-  bool Step(int stage, const ScheduleStep& step) {
-    const Part& part = parts_[PartIndex(stage * shape_.chunks + step.chunk)];
-    double& now_s = end_s_[PartIndex(stage)];
-    if (step.weights) {
-      now_s += part.cost.weight_s;
-      return true;
-    }
-    const bool forward = step.phase == ir::Phase::kForward;
-    const double* const ready = forward ? part.forward_ready_s : part.backward_ready_s;
-    if (ready != nullptr) {
-      const double ready_s = ready[step.microbatch];
-      if (ready_s < 0) return false;
-      now_s = std::max(now_s, ready_s);
-    }
-    now_s += forward ? part.cost.forward_s : part.cost.backward_s;
-    (forward ? part.forward_sent_s : part.backward_sent_s)[step.microbatch] =
-        Sent(stage, forward ? part.forward_transfer_s : part.backward_transfer_s);
-    return true;
-  }
-
-  // When the message that the stage sends now has arrived: one leaves after the other, in either
-  // direction, and none holds up the stage.
-  double Sent(int stage, double transfer_s) {
-    const double now_s = end_s_[PartIndex(stage)];
-    if (transfer_s == 0) return now_s;
-    double& link_free_s = link_free_s_[PartIndex(stage)];
-    return link_free_s = std::max(link_free_s, now_s) + transfer_s;
-  }
-
-  const PipelineShape& shape_;
-  const std::vector<StageSchedule>& schedule_;
-  const PipelineCost& cost_;
-  const int microbatches_;
-  std::vector<double> end_s_;           // per stage, now
-  std::vector<double> link_free_s_;     // per stage: its last message has arrived
-  std::vector<double> forward_sent_s_;  // [part][microbatch]: arrived; -1: not yet
-  std::vector<double> backward_sent_s_;
-  std::vector<Part> parts_;  // [stage][chunk]
-};
 
 }  // namespace
 
@@ -173,7 +72,55 @@ FullestMoments FindFullestMoments(const PipelineShape& shape,
 std::vector<double> EndSeconds(const PipelineShape& shape,
                                const std::vector<StageSchedule>& schedule,
                                const PipelineCost& cost) {
-  return Clock(shape, schedule, cost).Run();
+  constexpr double kNotYet = -1;
+  const int parts = shape.parts();
+  const int microbatches = MicrobatchesOf(schedule.front());
+  std::vector<int> part_of;  // [stage][chunk]
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    for (int chunk = 0; chunk < shape.chunks; ++chunk)
+      part_of.push_back(shape.PartOf(stage, chunk));
+  }
+  // When what a step sends has arrived: [backward][part][microbatch].
+  std::vector<double> arrived_s(PartIndex(2 * parts * microbatches), kNotYet);
+  std::vector<planner::DeviceTime> times(PartIndex(shape.stages));
+  // False when what it needs is not there yet.
+  const auto take = [&](int stage, const ScheduleStep& step) {
+    planner::DeviceTime& time = times[PartIndex(stage)];
+    const int part = part_of[PartIndex(stage * shape.chunks + step.chunk)];
+    const PartCost& own = cost.parts[PartIndex(part)];
+    if (step.weights) {
+      time.now_s += own.weight_s;
+      return true;
+    }
+    const bool forward = step.phase == ir::Phase::kForward;
+    const auto place = [&](int of) {
+      return PartIndex(((forward ? 0 : parts) + of) * microbatches + step.microbatch);
+    };
+    const int from = forward ? part - 1 : part + 1;
+    if (from >= 0 && from < parts) {
+      if (arrived_s[place(from)] == kNotYet) return false;
+      time.WaitUntil(arrived_s[place(from)]);
+    }
+    time.now_s += forward ? own.forward_s : own.backward_s;
+    const int cut = forward ? part : part - 1;  // that its message crosses
+    const bool sends = cut >= 0 && cut + 1 < parts && cost.links[PartIndex(cut)] != kWithin;
+    arrived_s[place(part)] =
+        sends ? time.Send(cost.links[PartIndex(cut)], cost.parts[PartIndex(cut)].boundary_bytes)
+              : time.now_s;
+    return true;
+  };
+  std::vector<size_t> next(PartIndex(shape.stages), 0);
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      const StageSchedule& steps = schedule[PartIndex(stage)];
+      size_t& at = next[PartIndex(stage)];
+      for (; at < steps.size() && take(stage, steps[at]); ++at) progress = true;
+    }
+  }
+  std::vector<double> end_s;
+  for (const planner::DeviceTime& time : times) end_s.push_back(time.now_s);
+  return end_s;
 }
 
 }  // namespace meshwright::search

@@ -1,4 +1,5 @@
-// The table of a schedule on a virtual clock: when each stage is done and what it holds most of.
+// The table of a schedule on the clock of the simulator (planner/device_time.h): when each stage is
+// done and what it holds most of.
 //
 // A stage takes its steps in order. A forward waits for that of the part before, a backward for
 // that of the part behind, and for their message. What a forward leaves is held until the backward;
@@ -12,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "mesh/cost.h"
 #include "planner/schedule.h"
 
 namespace meshwright::search {
@@ -21,14 +23,14 @@ struct PartCost {
   double forward_s = 0;
   double backward_s = 0;  // without W where the schedule splits it off
   double weight_s = 0;
-  int64_t kept_bytes = 0;     // from the forward to the backward
-  int64_t waiting_bytes = 0;  // from the backward to W
-  int64_t boundary_bytes = 0;
+  int64_t kept_bytes = 0;      // from the forward to the backward
+  int64_t waiting_bytes = 0;   // from the backward to W
+  int64_t boundary_bytes = 0;  // to the next part, and back
 };
 
 struct PipelineCost {
   std::span<const PartCost> parts;
-  std::span<const double> transfer_s;  // from each part to the next
+  std::span<const mesh::LinkCost> links;  // from each part to the next; free: the same stage
   bool splits_backward = false;
 };
 
@@ -43,7 +45,7 @@ struct FullestMoments {
   std::vector<InFlight> in_flight;       // per part, when its stage holds most
 };
 
-// REQUIRES, of both: `schedule` is MakeSchedule's for `shape`; a part cost per part, a transfer
+// REQUIRES, of both: `schedule` is MakeSchedule's for `shape`; a part cost per part, a link
 // fewer.
 // The order of a stage's steps decides, not when they are done.
 FullestMoments FindFullestMoments(const planner::PipelineShape& shape,

@@ -20,7 +20,7 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-constexpr std::string_view kTitle = "meshwright plan cache 6";
+constexpr std::string_view kTitle = "meshwright plan cache 7";
 constexpr std::string_view kNone = "-";
 
 std::string LayoutLine(const Layout& layout) {
@@ -43,15 +43,7 @@ std::string LayoutLine(const Layout& layout) {
 }
 
 std::string CostLines(const LayoutCost& cost) {
-  std::string text = LayoutLine(cost.layout);
-  text += fmt::format("cost {} {} {} {}\n", cost.step_s, cost.busy_s, cost.missing_bytes,
-                      cost.tightest_stage);
-  for (const StageCost& stage : cost.stages) {
-    text += fmt::format("stage {} {} {} {} {} {} {} {}\n", stage.forward_s, stage.backward_s,
-                        stage.update_s, stage.sync_s, stage.state_bytes, stage.kept_bytes,
-                        stage.update_bytes, stage.transient_bytes);
-  }
-  return text;
+  return LayoutLine(cost.layout) + fmt::format("cost {} {}\n", cost.step_s, cost.fullest_bytes());
 }
 
 // The words of a line, taken one after the other; any that is missing or no number spoils the rest.
@@ -126,23 +118,10 @@ bool ReadLayout(Words& words, Layout& layout) {
   return words.Ended();
 }
 
+// Of its stages the fullest alone.
 bool ReadCost(Words& words, LayoutCost& cost) {
   words.Take(cost.step_s);
-  words.Take(cost.busy_s);
-  words.Take(cost.missing_bytes);
-  words.Take(cost.tightest_stage);
-  return words.Ended();
-}
-
-bool ReadStage(Words& words, StageCost& stage) {
-  words.Take(stage.forward_s);
-  words.Take(stage.backward_s);
-  words.Take(stage.update_s);
-  words.Take(stage.sync_s);
-  words.Take(stage.state_bytes);
-  words.Take(stage.kept_bytes);
-  words.Take(stage.update_bytes);
-  words.Take(stage.transient_bytes);
+  words.Take(cost.stages.emplace_back().state_bytes);
   return words.Ended();
 }
 
@@ -165,9 +144,7 @@ class EntryReader {
       return ReadLayout(words, entry_.layout);
     }
     if (name == "layout") return ReadLayout(words, best.emplace_back().layout);
-    if (best.empty()) return false;
-    if (name == "cost") return ReadCost(words, best.back());
-    return name == "stage" && ReadStage(words, best.back().stages.emplace_back());
+    return name == "cost" && !best.empty() && ReadCost(words, best.back());
   }
   std::optional<PlanEntry> Take() {
     if (!has_layout_) return std::nullopt;

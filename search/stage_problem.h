@@ -8,18 +8,16 @@
 // where period_i is what stage i computes and sends for a microbatch and tail_i what it does once
 // per step. Memory is a constraint: state + in flight x activations + transient <= memory of a
 // device. So is placement: the submeshes must lie on the hosts that exist; devices may stay idle.
-// EvaluateStages recomputes an answer from nothing but the problem.
 //
 // Thread rule: values, pure functions; callables of a problem are called on the caller's thread and
 // must be pure. Source: Alpa (Zheng et al., OSDI'22) section 5, equation 2, which has no transfers,
 // update, sync, classes or placement.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <functional>
-#include <span>
-#include <string>
 #include <vector>
 
 namespace meshwright::search {
@@ -51,6 +49,16 @@ struct LayerCost {
   int64_t state_bytes = 0;       // weights, gradients, optimizer
   int64_t activation_bytes = 0;  // per microbatch in flight
   int64_t transient_bytes = 0;   // while it computes; layers compute one after another
+
+  // And of what is computed behind it.
+  LayerCost& operator+=(const LayerCost& next) {
+    compute_s += next.compute_s;
+    tail_s += next.tail_s;
+    state_bytes += next.state_bytes;
+    activation_bytes += next.activation_bytes;
+    transient_bytes = std::max(transient_bytes, next.transient_bytes);
+    return *this;
+  }
 };
 
 // A way to compute layers on a submesh.
@@ -85,12 +93,18 @@ struct StageProblem {
   }
 };
 
-// Of two ranges of layers computed one after the other: sums, and the larger of transients.
-void AddLayerCost(LayerCost& sum, const LayerCost& cost);
-
 // How many microbatches fit a device of the option's class, of as many as there are; -1: not even
 // what is there without any.
-int InFlightMax(const StageProblem& problem, int option, const LayerCost& cost);
+inline int InFlightMax(const StageProblem& problem, int option, const LayerCost& cost) {
+  const int device_class = problem.options[static_cast<size_t>(option)].device_class;
+  const int64_t memory_bytes = problem.classes[static_cast<size_t>(device_class)].memory_bytes;
+  if (memory_bytes == 0) return problem.microbatches;
+  const int64_t left_bytes = memory_bytes - cost.state_bytes - cost.transient_bytes;
+  if (left_bytes < 0) return -1;
+  if (cost.activation_bytes == 0) return problem.microbatches;
+  return static_cast<int>(
+      std::min<int64_t>(left_bytes / cost.activation_bytes, problem.microbatches));
+}
 
 struct StageChoice {
   int first_layer = 0;
@@ -98,12 +112,5 @@ struct StageChoice {
   int option = 0;
   friend bool operator==(const StageChoice&, const StageChoice&) = default;
 };
-
-struct StageEvaluation {
-  double step_s = 0;  // T
-  std::string wrong;  // memory, number, layers that no stage has; empty: it may run
-};
-
-StageEvaluation EvaluateStages(const StageProblem& problem, std::span<const StageChoice> stages);
 
 }  // namespace meshwright::search

@@ -27,7 +27,6 @@ namespace meshwright::search {
 struct StageAnswer {
   std::vector<StageChoice> stages;
   std::vector<SubmeshPlace> places;  // of each stage, on hosts of its option's class
-  double step_s = 0;
 };
 
 struct StageSearchOptions {

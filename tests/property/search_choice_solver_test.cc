@@ -1,4 +1,4 @@
-// Solvers of choice problems against brute force.
+// The solver of choice problems against brute force.
 #include "search/choice_solver.h"
 
 #include <gmock/gmock.h>
@@ -12,8 +12,7 @@
 
 #include "base/clock.h"
 #include "search/choice_reduction.h"
-#include "search/choice_relaxation.h"
-#include "tests/scale.h"
+#include "tests/still_clock.h"
 
 namespace meshwright::search {
 namespace {
@@ -71,11 +70,11 @@ std::optional<double> BruteForce(const ChoiceProblem& problem) {
   }
 }
 
-void ExpectFindsTheBest(const ChoiceSolver& solver) {
+RC_GTEST_PROP(SolverProperty, FindsWhatBruteForceFinds, ()) {
   const ChoiceProblem problem = Arbitrary({6, 4, 3});
   RC_ASSERT(CheckChoiceProblem(problem).ok());
   const std::optional<double> wanted = BruteForce(problem);
-  const Result<ChoiceAnswer> answer = solver.Solve(problem, {.timeout_ms = 60'000});
+  const Result<ChoiceAnswer> answer = SolveChoices(problem, {}, kStill);
   RC_ASSERT(answer.has_value() == wanted.has_value());
   if (!wanted) {
     RC_ASSERT(answer.error().code() == StatusCode::kResourceExhausted);
@@ -88,53 +87,98 @@ void ExpectFindsTheBest(const ChoiceSolver& solver) {
   RC_ASSERT(answer->gap() < 1e-6);
 }
 
-RC_GTEST_PROP(CbcSolverProperty, FindsWhatBruteForceFinds, ()) {
-  ExpectFindsTheBest(*MakeCbcSolver(SystemClock()));
+// The time is over at once, or as soon as a few percent are all that is left to find.
+RC_GTEST_PROP(SolverProperty, ItsBoundHoldsWhereverItEnds, ()) {
+  const ChoiceProblem problem = Arbitrary({6, 4, 3});
+  const std::optional<double> wanted = BruteForce(problem);
+  const bool in_time = *rc::gen::arbitrary<bool>();
+  const SolveOptions options = {.timeout_ms = in_time ? 1 : 0, .gap = in_time ? 0.1 : 0};
+  const Result<ChoiceAnswer> answer = SolveChoices(problem, options, kStill);
+  if (!answer.has_value()) {
+    RC_ASSERT(!wanted || !in_time);
+    return;
+  }
+  RC_ASSERT(wanted.has_value());
+  RC_ASSERT(answer->bound_s <= *wanted * (1 + 1e-9) + 1e-9);
+  RC_ASSERT(answer->cost_s >= *wanted);
+  if (in_time) RC_ASSERT(answer->gap() <= 0.1 + 1e-6);
 }
 
-RC_GTEST_PROP(SolverProperty, FindsWhatBruteForceFinds, ()) {
-  ExpectFindsTheBest(*MakeSolver(SystemClock()));
-}
-
-// Too large for brute force: the integer program alone, and what messages leave of it, must agree.
-TEST(Solver, AgreesWithTheIntegerProgramOnLargerProblems) {
-  std::mt19937 random(7);
+// Nodes read one another `back` places before; at most so many bytes together.
+ChoiceProblem Ladder(std::mt19937& random, const std::vector<int>& back, int64_t budget_bytes) {
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
   };
-  for (int round = 0; round < 6; ++round) {
-    if (LeavesOut(4)) continue;
-    ChoiceProblem problem;
-    const int count = 40;
-    ChoiceMoment all{{}, 0};
-    for (int i = 0; i < count; ++i) {
-      ChoiceNode node{"n", {}, {}};
-      for (int c = 0; c < 5; ++c) {
-        node.cost_s.push_back(1e-6 * below(1000));
-        node.memory_bytes.push_back(int64_t{1} << (20 + below(6)));
+  ChoiceProblem problem;
+  ChoiceMoment all{{}, budget_bytes};
+  for (int i = 0; i < 40; ++i) {
+    ChoiceNode node{"n", {}, {}};
+    for (int c = 0; c < 5; ++c) {
+      node.cost_s.push_back(1e-6 * below(1000));
+      node.memory_bytes.push_back(int64_t{1} << below(6));
+    }
+    problem.nodes.push_back(std::move(node));
+    all.nodes.push_back(i);
+    for (const int from : back) {
+      if (i < from) continue;
+      ChoiceEdge edge{i - from, i, {}};
+      for (int pair = 0; pair < 25; ++pair) {
+        edge.cost_s.push_back(below(10) == 0 ? kForbidden : 1e-6 * below(1000));
       }
-      problem.nodes.push_back(std::move(node));
-      all.nodes.push_back(i);
-      for (int back : {1, 5}) {
-        if (i < back) continue;
-        ChoiceEdge edge{i - back, i, {}};
-        for (int pair = 0; pair < 25; ++pair) {
-          edge.cost_s.push_back(below(10) == 0 ? kForbidden : 1e-6 * below(1000));
+      problem.edges.push_back(std::move(edge));
+    }
+  }
+  problem.moments.push_back(std::move(all));
+  return problem;
+}
+
+// Of a ladder whose nodes read the one before: the best by choice of the last node and bytes.
+double BestOfChain(const ChoiceProblem& problem) {
+  const auto bytes = static_cast<size_t>(problem.moments[0].budget_bytes) + 1;
+  std::vector<std::vector<double>> best(5, std::vector<double>(bytes, kForbidden));
+  for (size_t i = 0; i < problem.nodes.size(); ++i) {
+    const ChoiceNode& node = problem.nodes[i];
+    std::vector<std::vector<double>> next(5, std::vector<double>(bytes, kForbidden));
+    for (size_t c = 0; c < 5; ++c) {
+      const auto own = static_cast<size_t>(node.memory_bytes[c]);
+      for (size_t before = 0; before < (i == 0 ? 1 : 5); ++before) {
+        const double pair_s = i == 0 ? 0 : problem.edges[i - 1].cost_s[before * 5 + c];
+        for (size_t held = own; held < bytes; ++held) {
+          const double before_s = i == 0 ? 0 : best[before][held - own];
+          next[c][held] = std::min(next[c][held], before_s + pair_s + node.cost_s[c]);
         }
-        problem.edges.push_back(std::move(edge));
       }
     }
-    // Half of the rounds have a budget that costs something.
-    all.budget_bytes = (round % 2 == 0 ? 64 : 10) * count * (int64_t{1} << 20);
-    problem.moments.push_back(all);
-    const auto theirs = MakeCbcSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
-    ASSERT_TRUE(theirs.has_value()) << theirs.error();
-    EXPECT_LE(theirs->gap(), 1e-6);
-    const auto best = MakeSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
-    ASSERT_TRUE(best.has_value()) << best.error();
-    EXPECT_NEAR(best->cost_s / theirs->cost_s, 1, 1e-6);
-    EXPECT_LE(best->gap(), 1e-6);
+    best = std::move(next);
   }
+  double least_s = kForbidden;
+  for (const auto& of_choice : best) least_s = std::min(least_s, of_choice.back());
+  return least_s;
+}
+
+TEST(Solver, FindsTheBestOfLongChainsWithAndWithoutABindingBudget) {
+  std::mt19937 random(7);
+  for (const int64_t budget : {2560, 400, 120}) {
+    const ChoiceProblem problem = Ladder(random, {1}, budget);
+    const auto answer = SolveChoices(problem, {}, kStill);
+    ASSERT_TRUE(answer.has_value()) << answer.error();
+    EXPECT_NEAR(answer->cost_s / BestOfChain(problem), 1, 1e-6) << budget;
+    EXPECT_LE(answer->gap(), 1e-6) << budget << ", " << answer->branches << " branches";
+  }
+}
+
+// Too many for brute force, and no chain: the bound proves the answer.
+TEST(Solver, ClosesTheGapByBranches) {
+  std::mt19937 random(7);
+  int by_branches = 0;
+  for (int round = 0; round < 3; ++round) {
+    const auto answer = SolveChoices(Ladder(random, {1, 5}, 40 * 32), {}, kStill);
+    ASSERT_TRUE(answer.has_value()) << answer.error();
+    EXPECT_LE(answer->gap(), 1e-6) << answer->branches << " branches";
+    EXPECT_EQ(answer->decider == Decider::kBranches, answer->branches > 0);
+    by_branches += answer->branches > 0 ? 1 : 0;
+  }
+  EXPECT_GT(by_branches, 0) << "messages are not exact here";
 }
 
 TEST(Solver, TakesProblemsInWhichEveryNodeMeetsEveryOther) {
@@ -149,7 +193,7 @@ TEST(Solver, TakesProblemsInWhichEveryNodeMeetsEveryOther) {
       problem.edges.push_back(std::move(edge));
     }
   }
-  const auto answer = MakeSolver(SystemClock())->Solve(problem, {.timeout_ms = 60'000});
+  const auto answer = SolveChoices(problem, {}, kStill);
   ASSERT_TRUE(answer.has_value()) << answer.error();
   EXPECT_EQ(answer->cost_s, 0);
 }
@@ -162,26 +206,11 @@ RC_GTEST_PROP(ReductionProperty, KeepsABestAnswer, ()) {
   const std::optional<double> wanted = BruteForce(problem);
   RC_ASSERT(BruteForce(reduction.problem) == wanted);
   if (!wanted) return;
-  const auto answer = MakeCbcSolver(SystemClock())->Solve(reduction.problem, {});
+  const auto answer = SolveChoices(reduction.problem, {}, kStill);
   RC_ASSERT(answer.has_value());
   const ChoiceEvaluation evaluation = EvaluateChoices(problem, reduction.Expand(answer->choices));
   RC_ASSERT(evaluation.feasible());
   RC_ASSERT(evaluation.cost_s == *wanted);
-}
-
-RC_GTEST_PROP(RelaxationProperty, BoundsTheBestAnswerAndKeepsIt, ()) {
-  const ChoiceProblem problem = Arbitrary({7, 4, 2});
-  const std::optional<double> wanted = BruteForce(problem);
-  const ChoiceRelaxation relaxation = RelaxChoices(problem, {}, SystemClock());
-  if (!wanted) {
-    RC_ASSERT(!relaxation.best.has_value());
-    return;
-  }
-  RC_ASSERT(relaxation.bound_s <= *wanted * (1 + 1e-9) + 1e-9);
-  if (relaxation.best) {
-    RC_ASSERT(EvaluateChoices(problem, relaxation.best->choices).cost_s >= *wanted);
-  }
-  RC_ASSERT(BruteForce(KeepChoices(problem, relaxation.kept).problem) == wanted);
 }
 
 // A chain of `count` nodes with two choices: 0 is cheap and large, 1 dear and small; changing
@@ -199,7 +228,7 @@ ChoiceProblem Chain(int count, int64_t budget_bytes) {
 }
 
 TEST(Solver, LongChainsAreSolved) {
-  const auto answer = MakeSolver(SystemClock())->Solve(Chain(2000, 1'000'000), {});
+  const auto answer = SolveChoices(Chain(2000, 1'000'000), {}, kStill);
   ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
   EXPECT_EQ(answer->cost_s, 2000);
   EXPECT_LE(answer->gap(), 1e-9);
@@ -207,39 +236,21 @@ TEST(Solver, LongChainsAreSolved) {
 
 TEST(Solver, ABudgetMakesSomeNodesSmall) {
   const ChoiceProblem problem = Chain(10, 640);
-  const auto answer = MakeSolver(SystemClock())->Solve(problem, {});
+  const auto answer = SolveChoices(problem, {}, kStill);
   ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
   // Four must be small, the first ones are the cheapest to be, and one change is enough.
   EXPECT_THAT(answer->choices, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(CbcSolver, KeepsTheAnswerItStartsFrom) {
-  // Without time it has nothing else.
-  const ChoiceProblem problem = Chain(10, 640);
-  const std::vector<int> start = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  const auto answer =
-      MakeCbcSolver(SystemClock())->Solve(problem, {.timeout_ms = 0, .start = start});
-  ASSERT_TRUE(answer.has_value()) << answer.error();
-  EXPECT_EQ(answer->choices, start);
-  EXPECT_EQ(answer->bound_s, 0);
-  const auto better = MakeCbcSolver(SystemClock())->Solve(problem, {.start = start});
-  ASSERT_TRUE(better.has_value()) << better.error();
-  EXPECT_THAT(better->choices, testing::ElementsAre(1, 1, 1, 1, 0, 0, 0, 0, 0, 0));
-  EXPECT_LE(better->gap(), 1e-9);
-  const auto wrong = MakeCbcSolver(SystemClock())->Solve(problem, {.start = {1, 2}});
-  ASSERT_FALSE(wrong.has_value());
-  EXPECT_EQ(wrong.error().code(), StatusCode::kInvalidArgument);
-}
-
 TEST(Solver, SaysWhatDoesNotFit) {
-  const auto answer = MakeSolver(SystemClock())->Solve(Chain(10, 99), {});
+  const auto answer = SolveChoices(Chain(10, 99), {}, kStill);
   ASSERT_FALSE(answer.has_value());
   EXPECT_EQ(answer.error().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(answer.error().ToString(), testing::HasSubstr("moment 0 by 1 bytes"));
 }
 
 TEST(Solver, NoTimeIsAnErrorOrAnAnswerWithItsGap) {
-  const auto answer = MakeSolver(SystemClock())->Solve(Chain(30, 1500), {.timeout_ms = 0});
+  const auto answer = SolveChoices(Chain(30, 1500), {.timeout_ms = 0}, kStill);
   if (answer.has_value()) {
     EXPECT_GE(answer->gap(), 0);
   } else {

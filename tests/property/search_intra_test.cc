@@ -13,6 +13,7 @@
 #include "ir/builder.h"
 #include "mesh/reshard.h"
 #include "search/node_strategies.h"
+#include "tests/rate_costs.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
 
@@ -204,7 +205,7 @@ void ExpectBruteForceFindsNoLess(const std::vector<ir::MeshAxis>& axes, int most
   const auto costs = MakeRateCosts({rate, rate, 0}, links);
   BruteForce brute(graph, mesh, *costs);
   RC_PRE(brute.combinations() < 2e5);
-  const auto answer = SearchIntra(graph, *stages, options, *costs, *MakeSolver(kStill));
+  const auto answer = SearchIntra(graph, *stages, options, *costs, kStill);
   RC_ASSERT(answer.has_value());
   const double wanted_s = brute.Run();
   RC_ASSERT(std::abs(answer->step_s - wanted_s) <= 1e-9 * wanted_s);

@@ -24,7 +24,6 @@ const std::vector<Fence>& Fences() {
       {{"sqlite3"}, {"controller/store_sqlite.cc"}},
       {{"dnnl", "oneapi/dnnl", "hwy/"}, {"ops/cpu/"}},
       {{"spdlog/"}, {"base/log.cc"}},
-      {{"coin/", "Cbc", "Coin"}, {"search/cbc_solver"}},
       {{"pcre2.h"}, {"tokenizer/regex.cc"}},
       {{"utf8proc.h"}, {"tokenizer/unicode.cc"}},
       {{"simdjson.h"}, {"tokenizer/json.cc"}},

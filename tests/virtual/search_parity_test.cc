@@ -17,6 +17,7 @@
 #include "planner/reduce_in_place.h"
 #include "planner/schedule.h"
 #include "search/intra_problem.h"
+#include "tests/rate_costs.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
 #include "tests/virtual/tiny_models.h"
@@ -85,11 +86,10 @@ class SearchPlanner {
 
   Status PlanStep() {
     MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job_));
-    layers_ = planner::BalanceLayers(graph, stage_count());
+    layers_ = planner::BalanceLayers(graph, planner::LayerCount(graph), stage_count());
     MW_ASSIGN_OR_RETURN(const Staged staged, Stage(std::move(graph), layers_, stage_count()));
-    MW_ASSIGN_OR_RETURN(
-        const search::IntraAnswer answer,
-        search::SearchIntra(staged.graph, staged.stages, options_, costs_, *solver_));
+    MW_ASSIGN_OR_RETURN(const search::IntraAnswer answer,
+                        search::SearchIntra(staged.graph, staged.stages, options_, costs_, kStill));
     searched_.strategies = answer.strategies;
     searched_.used_bytes = options_.budget_bytes - answer.left_bytes;
     MW_ASSIGN_OR_RETURN(planner::Partition step,
@@ -123,7 +123,7 @@ class SearchPlanner {
       options.pins.params[name] = searched_.strategies.params.at(name);
     }
     MW_ASSIGN_OR_RETURN(const search::IntraAnswer answer,
-                        search::SearchIntra(graph, stages, options, costs_, *solver_));
+                        search::SearchIntra(graph, stages, options, costs_, kStill));
     MW_ASSIGN_OR_RETURN(planner::Partition partition,
                         planner::MakePartition(graph, stages, answer.strategies, layout_,
                                                job_.parallel.bucket_bytes));
@@ -139,7 +139,6 @@ class SearchPlanner {
   const planner::Layout& layout_;
   const search::IntraOptions options_;
   const search::IntraCosts& costs_;
-  const std::unique_ptr<const search::ChoiceSolver> solver_ = search::MakeSolver(kStill);
   std::vector<int> layers_;
   Searched searched_;
 };

@@ -4,48 +4,12 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "planner/schedule.h"
 
 namespace meshwright::planner {
 namespace {
-
-double Worst(const std::vector<double>& cost, const std::vector<int>& part, int parts) {
-  std::vector<double> sum(static_cast<size_t>(parts), 0);
-  for (size_t i = 0; i < cost.size(); ++i) sum[static_cast<size_t>(part[i])] += cost[i];
-  return *std::max_element(sum.begin(), sum.end());
-}
-
-// Least maximum over all contiguous splits, by trying every set of cuts.
-double BruteForce(const std::vector<double>& cost, size_t begin, int parts) {
-  if (parts == 1) {
-    double sum = 0;
-    for (size_t i = begin; i < cost.size(); ++i) sum += cost[i];
-    return sum;
-  }
-  double best = std::numeric_limits<double>::infinity();
-  double head = 0;
-  for (size_t i = begin; i + static_cast<size_t>(parts) - 1 < cost.size(); ++i) {
-    head += cost[i];
-    best = std::min(best, std::max(head, BruteForce(cost, i + 1, parts - 1)));
-  }
-  return best;
-}
-
-TEST(SplitByCost, EqualsBruteForceAndKeepsEveryStageNonEmpty) {
-  EXPECT_TRUE(rc::check([] {
-    const auto sizes =
-        *rc::gen::container<std::vector<int>>(*rc::gen::inRange(1, 9), rc::gen::inRange(1, 20));
-    const int parts = *rc::gen::inRange(1, static_cast<int>(sizes.size()) + 1);
-    const std::vector<double> cost(sizes.begin(), sizes.end());
-    const std::vector<int> part = SplitByCost(cost, parts);
-    RC_ASSERT(std::is_sorted(part.begin(), part.end()));
-    for (int p = 0; p < parts; ++p) RC_ASSERT(std::count(part.begin(), part.end(), p) > 0);
-    RC_ASSERT(Worst(cost, part, parts) == BruteForce(cost, 0, parts));
-  }));
-}
 
 TEST(Schedule, OneForwardOneBackwardGolden) {
   const auto schedule = MakeSchedule("1f1b", {4, 1, false}, 5);

@@ -37,6 +37,7 @@ TEST(PlanJson, SaysWhatTheTextSays) {
   ASSERT_FALSE(object["search"]["alternatives"].empty());
   EXPECT_EQ(object["search"]["alternatives"][0]["layout"], layout.ToString());
   EXPECT_EQ(object["search"]["gap"], 0.0);
+  EXPECT_FALSE(object["search"]["deciders"].empty());
   EXPECT_EQ(object["search"]["lower_bound_s"], object["search"]["alternatives"][0]["step_s"]);
   EXPECT_FALSE(object.contains("what_if"));
 }

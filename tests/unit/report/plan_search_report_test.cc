@@ -1,6 +1,7 @@
 #include "report/plan_search_report.h"
 #include "tests/fake_clock.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -35,6 +36,10 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
             "faster\n");
   found.gap = 0.034;
   EXPECT_NE(FormatSearch(found, plan).find("gap 3.4 %"), std::string::npos);
+  for (int i = 0; i < 3; ++i) found.deciders.Add(search::Decider::kMessages);
+  found.deciders.Add(search::Decider::kEqualStages);
+  EXPECT_THAT(FormatSearch(found, plan),
+              testing::EndsWith("\ndecided by equal stages 1, messages 3\n"));
 }
 
 TEST(FormatSearch, HasAtMostEightLinesOfAlternativesAndNoneWithoutASearch) {

@@ -15,7 +15,7 @@
 #include "planner/layout.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
-#include "search/nearest_plans.h"
+#include "search/nearest_choice.h"
 #include "search/short_model.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"

@@ -10,7 +10,6 @@
 #include "planner/forecast.h"
 #include "planner/resolve_layout.h"
 #include "search/find_layout.h"
-#include "search/first_plan.h"
 #include "search/least_memory.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"

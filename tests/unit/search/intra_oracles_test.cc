@@ -61,10 +61,9 @@ struct Found {
 // The layout that lowering wants: axes "data" and "tensor".
 Result<Found> Find(const Staged& staged, const IntraOptions& options,
                    const std::map<std::string, LinkCost>& links) {
-  const auto solver = MakeSolver(kStill);
   Found found;
-  MW_ASSIGN_OR_RETURN(found.answer, SearchIntra(staged.graph, staged.stages, options,
-                                                DearProducts(links), *solver));
+  MW_ASSIGN_OR_RETURN(
+      found.answer, SearchIntra(staged.graph, staged.stages, options, DearProducts(links), kStill));
   planner::Layout layout;
   for (const ir::MeshAxis& axis : options.axes) {
     layout.degrees[axis.name == planner::kData ? planner::Axis::kData : planner::Axis::kTensor] =
@@ -129,14 +128,13 @@ TEST_F(Mlp, Zero2AccumulatesSplitGradientsWhereMemoryIsShort) {
   options.pins.batch_axes = {"data"};
   auto staged = StepOf(MlpLoss({}));
   ASSERT_TRUE(staged.has_value());
-  const auto solver = MakeSolver(kStill);
   const DearProducts costs({{"data", {1, 1}}});
-  const auto roomy = SearchIntra(staged->graph, staged->stages, options, costs, *solver);
+  const auto roomy = SearchIntra(staged->graph, staged->stages, options, costs, kStill);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
   EXPECT_TRUE(roomy->strategies.accumulators.empty());
   // Gradients whole take 6 weights; split, a quarter of that.
   options.budget_bytes -= roomy->left_bytes + 4 * weight_bytes;
-  const auto tight = SearchIntra(staged->graph, staged->stages, options, costs, *solver);
+  const auto tight = SearchIntra(staged->graph, staged->stages, options, costs, kStill);
   ASSERT_TRUE(tight.has_value()) << tight.error();
   EXPECT_GE(tight->strategies.accumulators.size(), 5u);
   for (const auto& [value, sharding] : tight->strategies.accumulators) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "search/intra_model.h"
+#include "tests/rate_costs.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
@@ -25,11 +27,11 @@ TEST(IntraProblem, EqualLayersAreOneQuestion) {
     IntraOptions options;
     options.axes = {{"data", 2}, {"tensor", 2}};
     options.budget_bytes = int64_t{1} << 40;
-    const auto problem =
-        IntraProblem::Make(staged->graph, staged->stages, options, *MakeRateCosts({}, {}));
-    ASSERT_TRUE(problem.has_value()) << problem.error();
-    EXPECT_TRUE(CheckChoiceProblem(problem->choices()).ok());
-    sizes.push_back(problem->choices().nodes.size());
+    const auto model =
+        MakeIntraModel(staged->graph, staged->stages, options, *MakeRateCosts({}, {}));
+    ASSERT_TRUE(model.has_value()) << model.error();
+    EXPECT_TRUE(CheckChoiceProblem(model->problem).ok());
+    sizes.push_back(model->problem.nodes.size());
   }
   EXPECT_EQ(sizes[0], sizes[1]);
 }
@@ -45,8 +47,7 @@ class Pins : public ::testing::Test {
   }
 
   Result<IntraAnswer> Search() const {
-    return SearchIntra(staged_.graph, staged_.stages, options_, *MakeRateCosts({}, {}),
-                       *MakeSolver(kStill));
+    return SearchIntra(staged_.graph, staged_.stages, options_, *MakeRateCosts({}, {}), kStill);
   }
 
   std::string Error() const {
@@ -64,15 +65,11 @@ TEST_F(Pins, AreKept) {
   const mesh::Sharding rows{{{"tensor"}, {"data"}}, {}};
   options_.pins.params["w1"] = rows;
   options_.pins.params["opt.v/w0"] = rows;
-  const ir::Node& product = staged_.graph.node(staged_.graph.NodesOf(ir::Op::kEinsum)[0]);
-  const mesh::Sharding columns{{{}, {}, {"tensor"}}, {}};
-  options_.pins.values[product.outputs[0]] = columns;
   const auto answer = Search();
   ASSERT_TRUE(answer.has_value()) << answer.error();
   EXPECT_EQ(answer->strategies.params.at("w1"), rows);
   EXPECT_EQ(answer->strategies.params.at("opt.v/w0"), rows);
   EXPECT_EQ(answer->strategies.params.at("opt.m/w0"), rows);
-  EXPECT_EQ(answer->strategies.values[product.outputs[0]], columns);
 }
 
 TEST_F(Pins, OfTheBatchAxisHoldInForwardAndBackward) {
@@ -92,21 +89,10 @@ TEST_F(Pins, ThatNothingFulfilsAreNamed) {
   options_.pins.params["w0"] = {{{}, {"tensor"}}, {{"data", ir::PartialKind::kSum}}};
   EXPECT_THAT(Error(), testing::HasSubstr("param w0 cannot be f32[16,16{tensor}]"));
   options_.pins = {};
-  options_.pins.values[ValueId(9999)] = mesh::Sharding::Replicated(2);
-  EXPECT_THAT(Error(), testing::HasSubstr("%9999"));
-  options_.pins = {};
   options_.pins.batch_axes = {"rows"};
   EXPECT_THAT(Error(), testing::HasSubstr("batch axis rows"));
   options_.axes.push_back({"data", 4});
   EXPECT_THAT(Error(), testing::HasSubstr("data=4"));
-}
-
-// Rows that the batch axis splits cannot be whole.
-TEST_F(Pins, ThatContradictEachOtherAreNamed) {
-  options_.pins.batch_axes = {"data"};
-  const ir::Node& product = staged_.graph.node(staged_.graph.NodesOf(ir::Op::kEinsum)[0]);
-  options_.pins.values[product.outputs[0]] = mesh::Sharding::Replicated(3);
-  EXPECT_THAT(Error(), testing::HasSubstr("value %"));
 }
 
 TEST(IntraMemory, ATightBudgetSplitsMoreUntilNothingFits) {
@@ -115,12 +101,11 @@ TEST(IntraMemory, ATightBudgetSplitsMoreUntilNothingFits) {
   IntraOptions options{.axes = {{"data", 4}}, .budget_bytes = int64_t{1} << 40};
   // Transfers are dear, so that nothing is split without need.
   const auto costs = MakeRateCosts({1e12, 1e12, 0}, {{"data", {1, 1e-3}}});
-  const auto solver = MakeSolver(kStill);
   double last_s = 0;
   int64_t used_bytes = 0;
   const int64_t weights_bytes = 3 * 4 * 64 * 64;
   for (int round = 0; round < 4; ++round) {
-    const auto answer = SearchIntra(staged->graph, staged->stages, options, *costs, *solver);
+    const auto answer = SearchIntra(staged->graph, staged->stages, options, *costs, kStill);
     ASSERT_TRUE(answer.has_value()) << round << ": " << answer.error();
     EXPECT_GE(answer->left_bytes, 0);
     EXPECT_GE(answer->step_s, last_s);
@@ -130,7 +115,7 @@ TEST(IntraMemory, ATightBudgetSplitsMoreUntilNothingFits) {
   }
   // Weights, gradients and both states: 4 of each, a quarter at least.
   options.budget_bytes = weights_bytes - 1;
-  const auto none = SearchIntra(staged->graph, staged->stages, options, *costs, *solver);
+  const auto none = SearchIntra(staged->graph, staged->stages, options, *costs, kStill);
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code(), StatusCode::kResourceExhausted);
 }

@@ -119,7 +119,6 @@ TEST(ShardingSearch, PricesTheProgramsThatItsAnswerBecomes) {
                         {DegreesOf(8, 1, 1, 2), 3}, {DegreesOf(2, 4, 1, 4), 3}};
   for (const Case& c : cases) {
     const ir::JobRequest job = UnfusedGpt2(32);
-    const auto solver = MakeSolver(kStill);
     const auto costs = MakeModelCosts(topology, c.layout);
     double priced_s = 0;
     const auto choose =
@@ -130,7 +129,7 @@ TEST(ShardingSearch, PricesTheProgramsThatItsAnswerBecomes) {
       options.axes = {{kTensor, layout.tensor()}, {kData, layout.data()}};
       options.microbatches = layout.microbatches;
       options.budget_bytes = int64_t{1} << 50;
-      options.pins = {.params = known, .values = {}, .batch_axes = {kData}};
+      options.pins = {.params = known, .batch_axes = {kData}};
       if (known.empty() && c.zero > 0) {
         planner::Layout asked = layout;
         asked.zero = c.zero;
@@ -138,7 +137,7 @@ TEST(ShardingSearch, PricesTheProgramsThatItsAnswerBecomes) {
         planner::ApplyZero(graph, asked, *rules);
         options.pins.params = rules->params;
       }
-      MW_ASSIGN_OR_RETURN(IntraAnswer answer, SearchIntra(graph, stages, options, *costs, *solver));
+      MW_ASSIGN_OR_RETURN(IntraAnswer answer, SearchIntra(graph, stages, options, *costs, kStill));
       if (known.empty()) priced_s = answer.step_s;
       return std::move(answer.strategies);
     };

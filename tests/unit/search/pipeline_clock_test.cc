@@ -1,15 +1,16 @@
-// What layouts are priced by: the clock of a schedule, balanced parts, what ZeRO can split.
+// What layouts are priced by: the clock of a schedule, what ZeRO can split.
 #include "search/pipeline_clock.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
-#include <random>
+#include <string>
 
-#include "search/balance_parts.h"
+#include "planner/plan.h"
+#include "planner/simulate.h"
 #include "search/layer_probe.h"
 #include "search/layout_cost.h"
+#include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
 namespace {
@@ -44,16 +45,73 @@ TEST(PipelineClock, HoldsWhatWReadsUntilW) {
 }
 
 TEST(PipelineClock, StagesWaitForOneAnotherAndForMessages) {
-  const std::vector<PartCost> parts = {{1, 2, 0, 5, 0, 0}, {3, 4, 0, 7, 0, 0}};
-  const std::vector<double> transfer_s = {0.5};
+  const std::vector<PartCost> parts = {{1, 2, 0, 5, 0, 2}, {3, 4, 0, 7, 0, 0}};
+  const std::vector<mesh::LinkCost> links = {{0.1, 0.2}};  // 0.5 s a message
   const auto schedule = planner::MakeSchedule("gpipe", {2, 1, false}, 1);
   ASSERT_TRUE(schedule.has_value());
-  const PipelineCost cost = {parts, transfer_s, false};
+  const PipelineCost cost = {parts, links, false};
   const std::vector<double> end_s = EndSeconds({2, 1, false}, *schedule, cost);
   EXPECT_DOUBLE_EQ(end_s[1], 1 + 0.5 + 3 + 4);
   EXPECT_DOUBLE_EQ(end_s[0], 1 + 0.5 + 3 + 4 + 0.5 + 2);
   EXPECT_EQ(FindFullestMoments({2, 1, false}, *schedule, cost).most_held_bytes,
             (std::vector<int64_t>{5, 7}));
+}
+
+// When a device has computed its last forward, backward or gradient of weights.
+double EndOf(const planner::Plan& plan, size_t device, const planner::Simulation& simulation) {
+  const ir::Program& program = plan.Main()[device];
+  double end_s = 0;
+  for (const planner::Span& span : simulation.spans) {
+    if (span.device != program.device.value()) continue;
+    const auto& run = program.instructions[static_cast<size_t>(span.instruction)];
+    const std::string piece = planner::ExecutablePiece(program.executables[run.executable.index()]);
+    if (planner::PieceCategory(piece) != "update") end_s = std::max(end_s, span.end_s);
+  }
+  return end_s;
+}
+
+TEST(PipelineClock, StagesEndWhenTheirProgramsDo) {
+  const ir::JobRequest job = SmallGpt2Job(4);
+  constexpr int64_t kMessageBytes = 2 * 32 * 64 * 4;  // of two rows
+  for (const mesh::LinkCost link :
+       {mesh::LinkCost{0.25, 0.5 / kMessageBytes}, mesh::LinkCost{0.25, 3.0 / kMessageBytes}}) {
+    for (const char* name : {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}) {
+      planner::Layout layout;
+      layout.pipeline = 2;
+      layout.microbatches = 4;
+      layout.schedule = name;
+      const auto shape = planner::ShapeOfSchedule(name, 2, 0);
+      ASSERT_TRUE(shape.has_value()) << shape.error();
+      layout.chunks = shape->chunks;
+      const auto plan = planner::MakePlanOf(job, mesh::Topology::Local(2), layout);
+      ASSERT_TRUE(plan.has_value()) << plan.error();
+      const PartCost part = {1, 2, layout.SplitsBackward() ? 1.5 : 0, 0, 0, kMessageBytes};
+      planner::SimulationCosts costs;
+      costs.run_s = [&](const ir::Program&, const ir::Executable& executable) {
+        const std::string_view category =
+            planner::PieceCategory(planner::ExecutablePiece(executable));
+        if (category == "forward") return part.forward_s;
+        if (category == "backward") return part.backward_s;
+        return category == "weight gradient" ? part.weight_s : 0;
+      };
+      costs.link = [&](int, int) { return link; };
+      const auto simulation = planner::Simulate(plan->Main(), costs);
+      ASSERT_TRUE(simulation.has_value()) << simulation.error();
+      const std::vector<PartCost> parts(static_cast<size_t>(shape->parts()), part);
+      std::vector<mesh::LinkCost> links;
+      for (int i = 0; i + 1 < shape->parts(); ++i) {
+        links.push_back(shape->StageOf(i) == shape->StageOf(i + 1) ? mesh::LinkCost{0, 0} : link);
+      }
+      const auto schedule = planner::MakeSchedule(name, *shape, 4);
+      ASSERT_TRUE(schedule.has_value()) << schedule.error();
+      const std::vector<double> end_s =
+          EndSeconds(*shape, *schedule, {parts, links, layout.SplitsBackward()});
+      for (size_t device : {0, 1}) {
+        EXPECT_NEAR(end_s[device], EndOf(*plan, device, *simulation), 1e-9)
+            << name << " on device " << device;
+      }
+    }
+  }
 }
 
 TEST(ShortestOfNearest, TakesHalfTheProgramsForLessThanAPercent) {
@@ -73,49 +131,6 @@ TEST(ShortestOfNearest, TakesHalfTheProgramsForLessThanAPercent) {
   EXPECT_EQ(ShortestOfNearest({fastest, cost(1.009, 6, 64, 2)}), 0u) << "not short enough";
   EXPECT_EQ(ShortestOfNearest({fastest, cost(1.002, 4, 64, 2), cost(1.004, 4, 64, 1)}), 2u);
   EXPECT_EQ(ShortestOfNearest({fastest, cost(1.002, 4, 64, 1), cost(1.004, 4, 64, 1)}), 1u);
-}
-
-double SlowestPart(const std::vector<std::vector<double>>& sums, const std::vector<int>& parts) {
-  double slowest_s = 0;
-  for (size_t part = 0; part < sums.size(); ++part) {
-    const auto [begin, end] = std::equal_range(parts.begin(), parts.end(), static_cast<int>(part));
-    EXPECT_NE(begin, end) << "part " << part << " is empty";
-    slowest_s = std::max(slowest_s, sums[part][static_cast<size_t>(end - parts.begin())] -
-                                        sums[part][static_cast<size_t>(begin - parts.begin())]);
-  }
-  return slowest_s;
-}
-
-// Over every way to cut [begin, n) for the parts from `part` on.
-double LeastSlowest(const std::vector<std::vector<double>>& sums, size_t part, size_t begin) {
-  const size_t layers = sums[0].size() - 1;
-  const std::vector<double>& sum = sums[part];
-  if (part + 1 == sums.size()) return sum[layers] - sum[begin];
-  double least_s = std::numeric_limits<double>::infinity();
-  for (size_t end = begin + 1; end + (sums.size() - 1 - part) <= layers; ++end) {
-    least_s = std::min(least_s, std::max(sum[end] - sum[begin], LeastSlowest(sums, part + 1, end)));
-  }
-  return least_s;
-}
-
-TEST(BalanceParts, NoCutIsBetter) {
-  std::mt19937_64 random(7);
-  for (int round = 0; round < 400; ++round) {
-    const size_t layers = 1 + random() % 9;
-    const size_t parts = 1 + random() % layers;
-    std::vector<double> seconds;
-    for (size_t i = 0; i < layers; ++i) seconds.push_back(static_cast<double>(random() % 6));
-    std::vector<std::vector<double>> sums;
-    for (size_t part = 0; part < parts; ++part) {
-      const double speed = round % 2 == 0 ? 1 : static_cast<double>(1 + random() % 3);
-      sums.push_back({0});
-      for (const double s : seconds) sums.back().push_back(sums.back().back() + s / speed);
-    }
-    const std::vector<std::span<const double>> spans(sums.begin(), sums.end());
-    const std::vector<int> part_of_layer = BalanceParts(spans);
-    ASSERT_TRUE(std::is_sorted(part_of_layer.begin(), part_of_layer.end()));
-    ASSERT_DOUBLE_EQ(SlowestPart(sums, part_of_layer), LeastSlowest(sums, 0, 0)) << round;
-  }
 }
 
 TEST(ZeroSplit, TakesWeightsOfWhichADimDivides) {

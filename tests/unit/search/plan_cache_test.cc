@@ -53,10 +53,8 @@ PlanEntry SomeEntry() {
   entry.note = "a note of several words";
   LayoutCost cost;
   cost.layout = entry.layout;
-  cost.step_s = 0.1;
-  cost.busy_s = 1.0 / 3;
+  cost.step_s = 1.0 / 3;
   cost.stages = {{0.5, 0.25, 1e-9, 0, 1, 2, 4, 3}, {}};
-  cost.tightest_stage = 1;
   entry.found.best = {cost, cost};
   entry.found.gap = 0.01;
   entry.found.priced = 7;
@@ -75,9 +73,8 @@ TEST(PlanEntry, IsReadBackAsItWasWritten) {
   EXPECT_EQ(again->note, entry.note);
   EXPECT_EQ(again->found.gap, 0.01);
   ASSERT_EQ(again->found.best.size(), 2u);
-  EXPECT_EQ(again->found.best[0].busy_s, 1.0 / 3);
-  EXPECT_EQ(again->found.best[1].stages[0].transient_bytes, 3);
-  EXPECT_EQ(again->found.best[1].stages[0].update_bytes, 4);
+  EXPECT_EQ(again->found.best[0].step_s, 1.0 / 3);
+  EXPECT_EQ(again->found.best[1].fullest_bytes(), 1 + 4 + 3) << "state, the update, transients";
   EXPECT_EQ(FormatPlanEntry("k", *again).value_or(""), *text);
 }
 

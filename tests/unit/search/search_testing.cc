@@ -11,7 +11,8 @@ using ir::Op;
 Result<Staged> StepOf(const ir::Graph& loss, int stage_count, const ir::OptimizerSpec& optimizer) {
   MW_ASSIGN_OR_RETURN(ir::Graph graph, ir::Differentiate(planner::FillLayers(loss)));
   MW_ASSIGN_OR_RETURN(graph, ir::AppendUpdate(graph, optimizer));
-  const std::vector<int> layers = planner::BalanceLayers(graph, stage_count);
+  const std::vector<int> layers =
+      planner::BalanceLayers(graph, planner::LayerCount(graph), stage_count);
   MW_ASSIGN_OR_RETURN(planner::StageAssignment stages,
                       planner::AssignStages(graph, layers, {stage_count, 1, false}));
   graph = planner::SumGradientsInBackward(std::move(graph), stages);

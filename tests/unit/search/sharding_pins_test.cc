@@ -97,6 +97,10 @@ TEST(PinnedPlan, WhatTheRulesCannotHonourIsSearched) {
   ASSERT_TRUE(found.has_value()) << found.error();
   ExpectHonoured(found->plan, job);
   EXPECT_TRUE(found->by_search);
+  const DeciderCounts& deciders = found->found.deciders;
+  EXPECT_EQ(deciders.of(Decider::kSearch), 1);
+  EXPECT_EQ(deciders.of(Decider::kRules), 0);
+  EXPECT_GE(deciders.of(Decider::kMessages) + deciders.of(Decider::kBranches), 1);
   EXPECT_THAT(found->plan.notes.back(), HasSubstr("the rules cannot store"));
 }
 

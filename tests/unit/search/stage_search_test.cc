@@ -15,7 +15,9 @@ namespace {
 StageAnswer Found(const StageProblem& problem) {
   auto answer = SearchStages(problem, {}, kStill);
   EXPECT_TRUE(answer.has_value());
-  return answer ? *std::move(answer) : StageAnswer{};
+  if (!answer) return {};
+  EXPECT_EQ(EvaluateStages(problem, answer->stages).wrong, "");
+  return *std::move(answer);
 }
 
 TEST(StageSearch, ManyMicrobatchesPipelineWhatDoesNotScale) {
@@ -25,7 +27,7 @@ TEST(StageSearch, ManyMicrobatchesPipelineWhatDoesNotScale) {
   const StageAnswer answer = Found(problem);
   EXPECT_THAT(answer.stages, testing::ElementsAre(StageChoice{0, 2, 0}, StageChoice{2, 4, 0},
                                                   StageChoice{4, 6, 0}, StageChoice{6, 8, 0}));
-  EXPECT_DOUBLE_EQ(answer.step_s, 8 + 63 * 2);
+  EXPECT_DOUBLE_EQ(EvaluateStages(problem, answer.stages).step_s, 8 + 63 * 2);
   // One microbatch has nothing to overlap with.
   problem.microbatches = 1;
   EXPECT_THAT(Found(problem).stages, testing::ElementsAre(StageChoice{0, 8, 1}));
@@ -64,7 +66,7 @@ TEST(StageSearch, SubmeshesAreRealAndNotOnlyCounted) {
   problem.options.push_back(EvenOption(problem, 0, {1, 3}, 4.5));
   const StageAnswer answer = Found(problem);
   EXPECT_EQ(answer.stages.size(), 3u);
-  EXPECT_DOUBLE_EQ(answer.step_s, 1 + 1 + 1.5 + 99 * 1.5);
+  EXPECT_DOUBLE_EQ(EvaluateStages(problem, answer.stages).step_s, 1 + 1 + 1.5 + 99 * 1.5);
 }
 
 TEST(StageSearch, MemoryOfWhatIsInFlightMovesLayersBack) {
@@ -127,7 +129,8 @@ TEST(StageSearch, EqualProblemsGiveEqualAnswers) {
 TEST(StageSearch, SixteenEqualLayersAreSixteenEqualStagesOfALargeCluster) {
   const StageProblem problem = Cluster(16, 64);
   const StageAnswer answer = Found(problem);
-  EXPECT_LE(answer.step_s, (16 + 31) / 32.0 * 1.1 * 1.1 * 1.1 * 1.1 * 1.1 * (1 + 1e-6));
+  EXPECT_LE(EvaluateStages(problem, answer.stages).step_s,
+            (16 + 31) / 32.0 * 1.1 * 1.1 * 1.1 * 1.1 * 1.1 * (1 + 1e-6));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-#include "search/balance_parts.h"
+#include "planner/balance_parts.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace meshwright::search {
+#include "base/check.h"
+
+namespace meshwright::planner {
 namespace {
 
 // The bound need not be tight, only close.
@@ -23,6 +25,7 @@ class Balancer {
   std::vector<int> Run() {
     const double bound_s = UpperBound();
     const std::vector<int> furthest = Furthest(bound_s);
+    MW_CHECK(!furthest.empty()) << parts_ << " parts have no end below " << bound_s << " s";
     const std::vector<int> nearest = Nearest(bound_s);
     std::vector<std::vector<int>> cuts(LayerIndex(parts_));  // per part, by end from its nearest
     std::vector<double> best = {0};                          // of the parts before, by end
@@ -55,6 +58,7 @@ class Balancer {
       std::fill(part_of_layer.begin() + begin, part_of_layer.begin() + end, part);
       end = begin;
     }
+    MW_CHECK(end == 0) << "the first part begins at layer " << end;
     return part_of_layer;
   }
 
@@ -117,7 +121,9 @@ class Balancer {
 }  // namespace
 
 std::vector<int> BalanceParts(std::span<const std::span<const double>> sum_of_part) {
+  MW_CHECK(!sum_of_part.empty() && sum_of_part.size() < sum_of_part.front().size())
+      << sum_of_part.size() << " parts without a layer each";
   return Balancer(sum_of_part).Run();
 }
 
-}  // namespace meshwright::search
+}  // namespace meshwright::planner

@@ -11,11 +11,11 @@
 #include <span>
 #include <vector>
 
-namespace meshwright::search {
+namespace meshwright::planner {
 
 // Per layer its part. `sum_of_part`: per part the seconds of the first 0, 1, ... n layers where the
 // part runs; parts may differ in speed. Ties give later parts fewer layers.
 // REQUIRES: 1 <= parts <= n; sums do not fall.
 std::vector<int> BalanceParts(std::span<const std::span<const double>> sum_of_part);
 
-}  // namespace meshwright::search
+}  // namespace meshwright::planner
