@@ -91,6 +91,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"formats", {"base", "ir"}},
       {"checkpoint", {"base", "ir", "formats"}},
       {"data", {"base", "ir", "formats"}},
+      {"generation", {"base"}},
       {"mesh", {"base", "ir"}},
       {"device", {"base", "ir"}},
       {"proto", {"base", "ir"}},
