@@ -46,6 +46,7 @@ struct Storage {
   DownArgs down;
   SubmitArgs submit;
   PredictArgs predict;
+  GenerateArgs generate;
   EvaluateArgs evaluate;
   CheckpointArgs checkpoint;
   LogsArgs logs;
@@ -317,6 +318,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "down") return s.down;
   if (name == "submit") return s.submit;
   if (name == "predict") return s.predict;
+  if (name == "generate") return s.generate;
   if (name == "evaluate") return s.evaluate;
   if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
@@ -379,8 +381,8 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",     "status", "submit", "jobs",    "logs",     "wait",       "cancel",   "plan",
-      "verify", "pause",  "resume", "predict", "evaluate", "checkpoint", "tokenizer"};
+      "up",     "status", "submit", "jobs",    "logs",     "wait",     "cancel",     "plan",
+      "verify", "pause",  "resume", "predict", "generate", "evaluate", "checkpoint", "tokenizer"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -429,8 +431,9 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
   AddGlobal(app, storage);
   AddCluster(app, storage);
-  AddJobs(app, {storage.submit, storage.predict, storage.evaluate, storage.checkpoint, storage.logs,
-                storage.cancel, storage.pause, storage.resume, storage.wait});
+  AddJobs(app,
+          {storage.submit, storage.predict, storage.generate, storage.evaluate, storage.checkpoint,
+           storage.logs, storage.cancel, storage.pause, storage.resume, storage.wait});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

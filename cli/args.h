@@ -156,6 +156,24 @@ struct PredictArgs {
   int64_t timeout_s = 600;
 };
 
+struct GenerateArgs {
+  std::string model;  // a Hugging Face folder, or the id of a job whose data are bytes
+  std::string prompt;
+  std::optional<int64_t> max_new_tokens;
+  bool greedy = false;
+  std::optional<double> temperature;
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  std::optional<uint64_t> seed;
+  bool ignore_stops = false;
+  bool echo = false;  // the prompt, too
+  std::string dtype = "float32";
+  std::vector<std::string> overrides;  // of a folder's job
+  int64_t timeout_s = 600;
+};
+
 struct EvaluateArgs {
   int64_t id = 0;
   int64_t batches = 0;  // 0: as many as the job's validations had
@@ -242,10 +260,11 @@ struct ResumeArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 
-using CommandArgs = std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs,
-                                 SubmitArgs, PredictArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
-                                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
-                                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs>;
+using CommandArgs =
+    std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
+                 PredictArgs, GenerateArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs,
+                 CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VerifyArgs,
+                 VisualizeArgs, ConfigArgs, TokenizerArgs>;
 
 struct Invocation {
   GlobalArgs global;

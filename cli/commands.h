@@ -13,6 +13,7 @@ int RunUp(const UpArgs& args, const GlobalArgs& global);
 int RunDown(const DownArgs& args);
 int RunSubmit(const SubmitArgs& args, const GlobalArgs& global);
 int RunPredict(const PredictArgs& args, const GlobalArgs& global);
+int RunGenerate(const GenerateArgs& args, const GlobalArgs& global);
 int RunEvaluate(const EvaluateArgs& args, const GlobalArgs& global);
 int RunCheckpoint(const CheckpointArgs& args, const GlobalArgs& global);
 int RunJobs(const GlobalArgs& global);

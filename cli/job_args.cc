@@ -145,6 +145,41 @@ void AddPredict(CLI::App& app, PredictArgs& args) {
       ->capture_default_str();
 }
 
+void AddGenerate(CLI::App& app, GenerateArgs& args) {
+  CLI::App* generate = app.add_subcommand("generate", "Text by a model, behind a prompt");
+  generate
+      ->add_option(
+          "model", args.model,
+          "A Hugging Face folder with its tokenizer, or the id of a job whose data are bytes")
+      ->required();
+  generate->add_option("prompt", args.prompt, "Text to go on from")->required();
+  generate->add_option("--max-new-tokens", args.max_new_tokens, "Default: the model's own, or 128")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  CLI::Option* greedy =
+      generate->add_flag("--greedy", args.greedy, "Always the likeliest token; draw none");
+  generate->add_option("--temperature", args.temperature, "Draw tokens; 0: as --greedy")
+      ->excludes(greedy);
+  generate->add_option("--top-k", args.top_k, "Draw one of the likeliest; 0: of all")
+      ->excludes(greedy);
+  generate->add_option("--top-p", args.top_p, "Draw one of the likeliest with this probability")
+      ->excludes(greedy);
+  generate
+      ->add_option("--min-p", args.min_p, "Draw one with this share of the likeliest's probability")
+      ->excludes(greedy);
+  generate->add_option("--repetition-penalty", args.repetition_penalty, "1: none");
+  generate->add_option("--seed", args.seed, "Of the draws; the same seed draws the same text")
+      ->excludes(greedy);
+  generate->add_flag("--ignore-eos", args.ignore_stops, "Go on behind the model's end of a text");
+  generate->add_flag("--echo", args.echo, "Print the prompt, too");
+  generate->add_option("--dtype", args.dtype, "Of a folder's model")
+      ->check(CLI::IsMember({"float32", "float64"}))
+      ->capture_default_str();
+  AddOverrides(generate, args.overrides);
+  generate->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+}
+
 void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
   CLI::App* evaluate =
       app.add_subcommand("evaluate", "The loss of a job's model on its validation data");
@@ -161,6 +196,7 @@ void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
 void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddSubmit(app, commands.submit);
   AddPredict(app, commands.predict);
+  AddGenerate(app, commands.generate);
   AddEvaluate(app, commands.evaluate);
   AddCheckpoint(app, commands.checkpoint);
 

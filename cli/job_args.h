@@ -20,6 +20,7 @@ void AddDataRoots(CLI::App& command, std::vector<std::string>& roots, const char
 struct JobCommands {
   SubmitArgs& submit;
   PredictArgs& predict;
+  GenerateArgs& generate;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
   LogsArgs& logs;
@@ -28,7 +29,7 @@ struct JobCommands {
   ResumeArgs& resume;
   WaitArgs& wait;
 };
-// submit, predict, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
+// submit, predict, generate, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

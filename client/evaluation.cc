@@ -58,4 +58,20 @@ Result<ir::JobRequest> PredictionOf(const proto::JobDescription& of, int64_t id)
   return job;
 }
 
+Result<ir::JobRequest> PredictionOf(ir::JobRequest of, const std::string& name) {
+  const ir::JobProgram* const program = of.FindProgram(kPredict);
+  if (program == nullptr) {
+    return Fail(FailedPrecondition(fmt::format("{} has no program '{}'", name, kPredict)));
+  }
+  of.name = name;
+  of.data.blob = {};
+  of.data.streams.clear();
+  of.train.global_batch = 1;
+  of.save_weights = false;
+  of.checkpoint = {};
+  of.programs = {ir::JobProgram(*program)};
+  of.driver = {ir::DriverKind::kClient, "", 0, 0};
+  return of;
+}
+
 }  // namespace meshwright::client

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 #include "ir/job.h"
@@ -20,5 +21,9 @@ Result<ir::JobRequest> EvaluationOf(const proto::JobDescription& of, int64_t id,
 // The program "predict" alone, on the weights that the job left, driven by a client. Errors: as
 // above, and a job without such a program.
 Result<ir::JobRequest> PredictionOf(const proto::JobDescription& of, int64_t id);
+
+// The same of a job that is not there yet, under a name of its own: weights are the caller's.
+// Errors: kFailedPrecondition: it has no such program.
+Result<ir::JobRequest> PredictionOf(ir::JobRequest of, const std::string& name);
 
 }  // namespace meshwright::client

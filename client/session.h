@@ -56,6 +56,8 @@ struct Tensor {
   std::vector<double> Reals() const;
   // Those of one index of the first dim. REQUIRES that there is one.
   std::vector<double> RealsOfRow(int64_t row) const;
+  // Those of one index of the first two dims. REQUIRES that there is one.
+  std::vector<double> RealsOfRow(int64_t row, int64_t of_row) const;
 };
 
 using Feeds = std::map<std::string, Tensor>;

@@ -53,4 +53,13 @@ std::vector<double> Tensor::RealsOfRow(int64_t row) const {
   return Read(type.dtype, std::span(data).subspan(static_cast<size_t>(row) * bytes, bytes));
 }
 
+std::vector<double> Tensor::RealsOfRow(int64_t row, int64_t of_row) const {
+  MW_CHECK(type.rank() > 1 && row >= 0 && row < type.dims[0] && of_row >= 0 &&
+           of_row < type.dims[1])
+      << "row " << row << "," << of_row << " of " << type.ToString();
+  const size_t bytes = data.size() / static_cast<size_t>(type.dims[0] * type.dims[1]);
+  const auto at = static_cast<size_t>(row * type.dims[1] + of_row);
+  return Read(type.dtype, std::span(data).subspan(at * bytes, bytes));
+}
+
 }  // namespace meshwright::client

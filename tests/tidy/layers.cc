@@ -95,6 +95,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"checkpoint", {"base", "ir", "formats"}},
       {"data", {"base", "ir", "formats"}},
       {"tokenizer", {"base"}},
+      {"generation", {"base"}},
       {"mesh", {"base", "ir"}},
       {"device", {"base", "ir"}},
       {"proto", {"base", "ir"}},

@@ -154,7 +154,8 @@ TEST(DeviceProfile, GpusOfAHostAreConnectedByWhatTheirModulesHave) {
   const DeviceProfile& a100 = *KnownDeviceProfiles().at("a100-40g");
   const auto rate = [](const MeasuredLinks& links) { return 1 / links.process->seconds_per_byte; };
   EXPECT_DOUBLE_EQ(rate(LinksOfGpu("NVIDIA H200", h200)), 0.75 * 450e9);
-  EXPECT_DOUBLE_EQ(rate(LinksOfGpu("NVIDIA H800", *KnownDeviceProfiles().at("h800-80g"))), 0.75 * 200e9);
+  EXPECT_DOUBLE_EQ(rate(LinksOfGpu("NVIDIA H800", *KnownDeviceProfiles().at("h800-80g"))),
+                   0.75 * 200e9);
   EXPECT_DOUBLE_EQ(rate(LinksOfGpu("NVIDIA A100-SXM4-40GB", a100)), 0.75 * 300e9);
   EXPECT_DOUBLE_EQ(rate(LinksOfGpu("NVIDIA A100-PCIE-40GB", a100)), 0.75 * 32e9);
   EXPECT_EQ(LinksOfGpu("NVIDIA H200", h200).host, LinksOfGpu("NVIDIA H200", h200).process);

@@ -1,0 +1,238 @@
+// generate: text by a model, of a Hugging Face folder or of a job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/input_files.h"
+#include "cli/output.h"
+#include "cli/predict_text.h"
+#include "cli/text_codec.h"
+#include "client/data_files.h"
+#include "client/evaluation.h"
+#include "formats/safetensors.h"
+#include "generation/settings.h"
+#include "generation/write_text.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr int64_t kMostTokens = 128;  // where neither the user nor the model says
+
+// What writes: a model that answers, and how its tokens are read.
+struct Writer {
+  std::unique_ptr<client::Session> session;
+  TextCodec codec = TextCodec::OfBytes();
+  generation::Settings settings;
+  int64_t positions = 0;
+  int64_t job_id = 0;
+};
+
+bool IsJob(const std::string& model) {
+  return !model.empty() && model.size() < 10 &&
+         std::all_of(model.begin(), model.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+client::SessionOptions SessionOptionsOf(const GenerateArgs& args) {
+  return {.open_timeout_ms = args.timeout_s * 1000, .timeout_ms = args.timeout_s * 1000};
+}
+
+// How many tokens fit: of the window that the program takes.
+Status ReadPositions(Writer& writer) {
+  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(*writer.session, writer.job_id));
+  MW_TRY(CheckWindow(inputs));
+  writer.positions = inputs.at(kWindowInput).dims[1] - 1;
+  return OkStatus();
+}
+
+// A job that runs is asked between its steps; of one that has ended, the weights.
+Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
+  Writer writer;
+  writer.job_id = std::stoll(args.model);
+  MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(writer.job_id));
+  MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(writer.job_id));
+  if (description.job.data.format != "bytes") {
+    return Fail(InvalidArgument(fmt::format("the data of job {} are {} tokens, not text",
+                                            writer.job_id, description.job.data.format)));
+  }
+  const client::SessionOptions options = SessionOptionsOf(args);
+  if (!client::IsTerminal(info.state)) {
+    MW_ASSIGN_OR_RETURN(writer.session, client.AttachSession(writer.job_id, options));
+  } else {
+    MW_ASSIGN_OR_RETURN(const ir::JobRequest job, client::PredictionOf(description, writer.job_id));
+    MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, options));
+  }
+  MW_TRY(ReadPositions(writer));
+  return writer;
+}
+
+// What the folder says about generation; a folder without the file says where texts end.
+Result<generation::Settings> SettingsOf(const std::string& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const auto text = ReadFile(path);
+    if (!text && text.error().code() == StatusCode::kNotFound) continue;
+    if (!text) return Fail(text.error());
+    auto settings = generation::ParseSettings(*text);
+    if (!settings) return Fail(settings.error().WithContext(path));
+    return settings;
+  }
+  return generation::Settings();
+}
+
+// A job of the folder's model for texts of so many tokens.
+Result<config::JobConfig> ConfigOf(const GenerateArgs& args, int64_t positions) {
+  config::ConfigSource source;
+  source.file = args.model;
+  source.text = fmt::format("[model]\nhf_path = {}\n[training]\nseq_len = {}\ndtype = \"{}\"\n",
+                            nlohmann::json(args.model).dump(), positions, args.dtype);
+  source.overrides = args.overrides;
+  source.environment_names = {};
+  return config::ParseJobConfig(source);
+}
+
+Result<ir::JobRequest> JobOf(client::Client& client, const config::JobConfig& config,
+                             const config::PreparedJob& prepared) {
+  MW_ASSIGN_OR_RETURN(const config::StartingWeights found, config::FindStartingWeights(config));
+  if (found.path.empty()) {
+    return Fail(NotFound(fmt::format("{} has no model.safetensors: there is nothing to write with",
+                                     config.hf_path)));
+  }
+  MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(found));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job,
+                      client::PredictionOf(prepared.request, "generate " + config.hf_path));
+  MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
+  const Status fits = formats::CheckWeights(*file, job.main().graph);
+  if (!fits.ok()) return Fail(fits.WithContext(weights.path()));
+  client::SendOptions options;
+  options.upload = weights.is_temporary();
+  MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
+  job.init_weights = std::move(sent.file);
+  return job;
+}
+
+Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
+  Writer writer;
+  MW_ASSIGN_OR_RETURN(writer.settings, SettingsOf(args.model));
+  MW_ASSIGN_OR_RETURN(writer.codec, TextCodec::OfFolder(args.model));
+  MW_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
+  const int64_t more =
+      args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
+  // A model says how many positions it has when it is made, for one.
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, ConfigOf(args, 1));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  int64_t positions = static_cast<int64_t>(prompt.size()) + more;
+  if (prepared.model.max_sequence > 0) {
+    positions = std::min(positions, prepared.model.max_sequence);
+  }
+  MW_ASSIGN_OR_RETURN(config, ConfigOf(args, std::max<int64_t>(positions, 1)));
+  MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, JobOf(client, config, prepared));
+  MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
+  MW_TRY(ReadPositions(writer));
+  return writer;
+}
+
+// The user's word counts before the model's.
+generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
+                              std::vector<int32_t> prompt) {
+  generation::Request request;
+  request.prompt = std::move(prompt);
+  generation::Sampling& sampling = request.sampling = writer.settings.sampling;
+  sampling.temperature = args.temperature.value_or(sampling.temperature);
+  sampling.top_k = args.top_k.value_or(sampling.top_k);
+  sampling.top_p = args.top_p.value_or(sampling.top_p);
+  sampling.min_p = args.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = args.repetition_penalty.value_or(sampling.repetition_penalty);
+  // Whoever names how to draw wants tokens drawn.
+  sampling.draws = args.greedy ? false
+                               : sampling.draws || args.temperature || args.top_k || args.top_p ||
+                                     args.min_p || args.seed;
+  if (sampling.temperature == 0) {
+    sampling.draws = false;
+    sampling.temperature = 1;
+  }
+  request.max_new_tokens =
+      args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
+  if (!args.ignore_stops) request.stops = writer.settings.stops;
+  request.seed = args.seed.value_or(0);
+  return request;
+}
+
+// The program sees the whole text each time.
+generation::LogitsBehind Logits(client::Session& session, int64_t positions) {
+  return [&session, positions](std::span<const int32_t> text) -> Result<std::vector<double>> {
+    std::vector<int32_t> window(text.begin(), text.end());
+    window.resize(static_cast<size_t>(positions + 1), 0);
+    const client::Tensor input = client::Tensor::Of<int32_t>({1, positions + 1}, window);
+    MW_ASSIGN_OR_RETURN(const client::Answer answer,
+                        session.Run(kPredictProgram, {{kWindowInput, input}}));
+    const auto count = static_cast<int64_t>(text.size());
+    MW_TRY(CheckLogits(answer, count));
+    return answer.tensors.at(kLogitsOutput).RealsOfRow(0, count - 1);
+  };
+}
+
+void PrintEnd(const generation::Written& written, double seconds, const std::string& text,
+              bool json) {
+  const double rate = seconds > 0 ? static_cast<double>(written.tokens.size()) / seconds : 0;
+  if (json) {
+    const nlohmann::ordered_json object = {{"text", text},
+                                           {"tokens", written.tokens},
+                                           {"finish", generation::FinishName(written.finish)},
+                                           {"tokens_per_s", rate}};
+    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+  const char* why = written.finish == generation::Finish::kStop   ? "the model ended the text"
+                    : written.finish == generation::Finish::kFull ? "all positions are used"
+                                                                  : "--max-new-tokens";
+  fmt::print(stderr, "{} tokens, {:.1f} per second; end: {}\n", written.tokens.size(), rate, why);
+}
+
+Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(Writer writer,
+                      IsJob(args.model) ? OfJob(*client, args) : OfFolder(*client, args));
+  MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
+  const generation::Request request = RequestOf(args, writer, std::move(prompt));
+  std::string text;
+  const auto show = [&](const std::string& part) {
+    text += part;
+    if (global.json) return;
+    fmt::print("{}", part);
+    std::fflush(stdout);
+  };
+  if (args.echo) show(args.prompt);
+  const int64_t begin_ns = SystemClock().NowNs();
+  const auto written = generation::WriteText(
+      request, writer.positions, Logits(*writer.session, writer.positions), [&](int32_t token) {
+        show(writer.codec.Put(token));
+        return true;
+      });
+  const double seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9;
+  const Status closed = writer.session->Close();
+  MW_TRY(written);
+  MW_TRY(closed);
+  show(writer.codec.End());
+  PrintEnd(*written, seconds, text, global.json);
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunGenerate(const GenerateArgs& args, const GlobalArgs& global) {
+  const Result<int> code = Generate(args, global);
+  return code ? *code : ReportError(code.error());
+}
+
+}  // namespace meshwright::cli

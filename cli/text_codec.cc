@@ -1,0 +1,60 @@
+#include "cli/text_codec.h"
+
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr const char* kNoCharacter = "\xEF\xBF\xBD";  // U+FFFD
+constexpr size_t kLongestCharacter = 4;
+
+}  // namespace
+
+TextCodec::TextCodec(std::optional<tokenizer::Tokenizer> tokenizer)
+    : tokenizer_(std::move(tokenizer)) {
+  if (tokenizer_) stream_.emplace(*tokenizer_);
+}
+
+Result<TextCodec> TextCodec::OfFolder(const std::string& folder) {
+  MW_ASSIGN_OR_RETURN(tokenizer::Tokenizer tokenizer, tokenizer::Tokenizer::Load(folder));
+  return TextCodec(std::move(tokenizer));
+}
+
+Result<std::vector<int32_t>> TextCodec::Encode(const std::string& text) const {
+  std::vector<int32_t> tokens;
+  if (!tokenizer_) {
+    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    return tokens;
+  }
+  MW_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, tokenizer_->Encode(text));
+  for (const uint32_t id : ids) tokens.push_back(static_cast<int32_t>(id));
+  return tokens;
+}
+
+std::string TextCodec::Put(int32_t token) {
+  if (stream_) return stream_->Put(static_cast<uint32_t>(token));
+  waiting_.push_back(static_cast<char>(token));
+  std::string whole;
+  while (!waiting_.empty()) {
+    if (const size_t length = Utf8Length(waiting_); length > 0) {
+      whole += waiting_.substr(0, length);
+      waiting_.erase(0, length);
+      continue;
+    }
+    // The beginning of a character, or a byte that belongs to none.
+    const auto first = static_cast<unsigned char>(waiting_[0]);
+    if (first >= 0xC2 && first < 0xF5 && waiting_.size() < kLongestCharacter) break;
+    whole += kNoCharacter;
+    waiting_.erase(0, 1);
+  }
+  return whole;
+}
+
+std::string TextCodec::End() {
+  if (stream_) return stream_->End();
+  return std::exchange(waiting_, "").empty() ? "" : kNoCharacter;
+}
+
+}  // namespace meshwright::cli

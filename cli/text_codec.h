@@ -1,0 +1,36 @@
+// Between what a user types and reads and the tokens of a model: bytes, or the tokenizer of a
+// folder.
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/text_stream.h"
+#include "tokenizer/tokenizer.h"
+
+namespace meshwright::cli {
+
+class TextCodec {
+ public:
+  static TextCodec OfBytes() { return TextCodec(std::nullopt); }
+  // Errors: those of Tokenizer::Load.
+  static Result<TextCodec> OfFolder(const std::string& folder);
+
+  Result<std::vector<int32_t>> Encode(const std::string& text) const;
+  // The text that is whole with this token; bytes of a character wait for the rest.
+  std::string Put(int32_t token);
+  std::string End();
+
+ private:
+  explicit TextCodec(std::optional<tokenizer::Tokenizer> tokenizer);
+  std::optional<tokenizer::Tokenizer> tokenizer_;  // nothing: a token is a byte
+  std::optional<tokenizer::TextStream> stream_;
+  std::string waiting_;  // bytes of a character that is not whole
+};
+
+}  // namespace meshwright::cli

@@ -1,0 +1,29 @@
+// How a model wants to be generated with: its generation_config.json.
+//
+// What a request says counts before what the file says, and that before the defaults, which are
+// ours: all tokens may be drawn, where transformers keeps 50 unless told otherwise. Thread rule:
+// pure functions. Source: transformers, generation/configuration_utils.py.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "base/result.h"
+#include "generation/sampling.h"
+
+namespace meshwright::generation {
+
+struct Settings {
+  Sampling sampling;
+  std::optional<int64_t> max_new_tokens;
+  std::set<int32_t> stops;  // tokens that end a text: "eos_token_id", one or several
+};
+
+// Of the text of a generation_config.json, or of the config.json of a model that has no such file.
+// Keys that are not of Settings are passed over. Errors: kInvalidArgument naming the key, what it
+// is and what it should be, or where the text is no JSON.
+Result<Settings> ParseSettings(std::string_view json);
+
+}  // namespace meshwright::generation
