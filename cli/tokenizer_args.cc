@@ -13,7 +13,7 @@ void AddTokenizer(CLI::App& app, TokenizerArgs& args) {
     command->callback([&args, action] { args.action = action; });
     return command;
   };
-  constexpr char kPath[] = "tokenizer.json, tokenizer.model, or the folder of a model";
+  constexpr char kPath[] = "tokenizer.json, or the folder of a model";
   CLI::App* encode = add("encode", TokenizerAction::kEncode, "The tokens of a text");
   encode->add_option("tokenizer", args.path, kPath)->required();
   CLI::Option* text = encode->add_option("text", args.text, "The text");

@@ -20,11 +20,10 @@ mw_import(dnnl::dnnl dnnl.hpp dnnl)
 mw_import(hwy::hwy hwy/highway.h hwy)
 mw_import(tomlplusplus::tomlplusplus toml++/toml.h "")
 mw_import(mw_xxhash xxhash.h xxhash)
-# Patterns, Unicode and JSON of tokenizers, and SentencePiece's models. The CMake configuration of PCRE2 is not packaged.
+# Patterns, Unicode and JSON of tokenizers. The CMake configuration of PCRE2 is not packaged.
 mw_import(mw_pcre2 pcre2.h pcre2-8)
 mw_import(mw_utf8proc utf8proc.h utf8proc)
 mw_import(mw_simdjson simdjson.h simdjson)
-mw_import(mw_sentencepiece sentencepiece_processor.h sentencepiece)
 # Comes with prometheus-cpp; the HTTP server of base/metrics_server.cc uses its C interface.
 mw_import(mw_civetweb civetweb.h civetweb)
 

@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 
 set(MW_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/meshwright)
 set(MW_PACKAGE_ROOMS base ir formats data proto client models)
-set(MW_WORKER_ROOMS actor checkpoint tokenizer mesh compile planner search device ops collective worker config report profile cli_lib worker_main)
+set(MW_WORKER_ROOMS actor checkpoint tokenizer generation mesh compile planner search device ops collective worker config report profile cli_lib worker_main)
 
 include(cmake/PublicHeaders.cmake)
 foreach(file ${MW_PUBLIC_HEADERS} ${MW_PUBLIC_PROTOS})

@@ -305,7 +305,7 @@ class WordPieceStage final : public DecodeStage {
       if (text.starts_with(how_.prefix)) {
         text.erase(0, how_.prefix.size());
       } else {
-        text.insert(0, " ");
+        text.insert(text.begin(), ' ');
       }
     }
     begun_ = true;

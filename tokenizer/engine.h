@@ -1,4 +1,4 @@
-// What executes a tokenizer: one for tokenizer.json, one for SentencePiece's models.
+// What executes a tokenizer.
 //
 // Thread rule: immutable; any thread.
 #pragma once
@@ -35,7 +35,5 @@ class Tokenizer::Engine {
 
 // json_engine.cc
 Result<std::shared_ptr<const Tokenizer::Engine>> MakeJsonEngine(std::string_view json);
-// sentencepiece_engine.cc
-Result<std::shared_ptr<const Tokenizer::Engine>> MakeSentencePieceEngine(std::string_view bytes);
 
 }  // namespace meshwright::tokenizer

@@ -36,19 +36,20 @@ Result<Tokenizer> Tokenizer::Load(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && bytes[first] == '{';
-  Result<Tokenizer> made =
-      json || file.ends_with(".json") ? FromJson(bytes) : FromSentencePiece(bytes);
+  if (!json && !file.ends_with(".json")) {
+    return Fail(Unimplemented(
+        file +
+        " is no tokenizer.json, and others are not read; of a tokenizer.model of SentencePiece"
+        " `AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)` of transformers"
+        " makes one"));
+  }
+  Result<Tokenizer> made = FromJson(bytes);
   if (!made.has_value()) return Fail(made.error().WithContext(file));
   return made;
 }
 
 Result<Tokenizer> Tokenizer::FromJson(std::string_view json) {
   MW_ASSIGN_OR_RETURN(auto engine, MakeJsonEngine(json));
-  return Tokenizer(std::move(engine));
-}
-
-Result<Tokenizer> Tokenizer::FromSentencePiece(std::string_view bytes) {
-  MW_ASSIGN_OR_RETURN(auto engine, MakeSentencePieceEngine(bytes));
   return Tokenizer(std::move(engine));
 }
 

@@ -5,7 +5,7 @@
 //   const std::string text = tokenizer.Decode(ids);
 //
 // A tokenizer.json is executed, whatever model it is of: normalizer, added tokens, pre-tokenizer,
-// model, post-processor, decoder. A tokenizer.model of SentencePiece is run by its library.
+// model, post-processor, decoder.
 //
 // Thread rule: immutable; any number of threads use one tokenizer without locks. A copy is cheap,
 // it shares everything. docs/tokenizers.md
@@ -36,12 +36,11 @@ struct PairEncoding {
 
 class Tokenizer {
  public:
-  // A tokenizer.json or a tokenizer.model, which are told apart by their first bytes; of a folder
-  // the one that is there. Errors: those of ReadFile; kInvalidArgument where it cannot be executed,
-  // with the path and the place in the file.
+  // A tokenizer.json, or a folder with one. Errors: those of ReadFile; kUnimplemented: a
+  // tokenizer.model of SentencePiece; kInvalidArgument where it cannot be executed, with the path
+  // and the place in the file.
   static Result<Tokenizer> Load(const std::string& path);
   static Result<Tokenizer> FromJson(std::string_view json);
-  static Result<Tokenizer> FromSentencePiece(std::string_view bytes);
 
   // Errors: kInvalidArgument where the text is not UTF-8, with the byte, and where the vocabulary
   // can say neither a character nor that it does not know it.

@@ -27,7 +27,6 @@ const std::vector<Fence>& Fences() {
       {{"pcre2.h"}, {"tokenizer/regex.cc"}},
       {{"utf8proc.h"}, {"tokenizer/unicode.cc"}},
       {{"simdjson.h"}, {"tokenizer/json.cc"}},
-      {{"sentencepiece"}, {"tokenizer/sentencepiece_engine.cc"}},
       {{"prometheus/", "civetweb", "CivetServer"}, {"base/metrics"}},
   };
   return fences;

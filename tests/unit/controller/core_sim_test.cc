@@ -280,7 +280,7 @@ TEST(CoreSimulation, HistoriesThatOnceFailedHold) {
 }
 
 TEST(CoreSimulation, HoldsItsInvariantsInRandomHistories) {
-  const Seeds seeds = SeedsOf(400, 40);
+  const Seeds seeds = SeedsOf(400, 20);
   Seen seen;
   for (uint64_t seed = seeds.first; seed <= seeds.last && !HasFailure(); ++seed) {
     RunHistory(seed, /*snapshots=*/seed % 2 == 0, /*holds=*/false, seen);

@@ -179,7 +179,7 @@ class ElasticHistory {
 };
 
 TEST(ElasticSimulation, HoldsItsInvariantsInRandomHistories) {
-  const Seeds seeds = SeedsOf(60, 6);
+  const Seeds seeds = SeedsOf(60, 3);
   ElasticSeen seen;
   for (uint64_t seed = seeds.first; seed <= seeds.last && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

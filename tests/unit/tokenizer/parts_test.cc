@@ -143,40 +143,5 @@ TEST(BpeTrainer, RefusesWhatItCannotLearnFrom) {
   EXPECT_THAT(TrainerFor(300).Feed("a\xff").message(), HasSubstr("at byte 1"));
 }
 
-// A model of SentencePiece, written by hand as its protobuf message.
-std::string SentencePieceModel() {
-  const auto field = [](char tag, const std::string& bytes) {
-    return std::string(1, tag) + static_cast<char>(bytes.size()) + bytes;
-  };
-  std::string model;
-  const auto add = [&](const std::string& piece, float score, char type) {
-    std::string bytes = field('\x0a', piece) + '\x15';
-    bytes.append(reinterpret_cast<const char*>(&score), sizeof(score));
-    model += field('\x0a', bytes + '\x18' + type);
-  };
-  add("<unk>", 0, 2);
-  add("<s>", 0, 3);
-  add("</s>", 0, 3);
-  add("\u2581", -3, 1);
-  add("\u2581ab", -1, 1);
-  add("a", -4, 1);
-  add("b", -4, 1);
-  model += field('\x12', "\x18\x01");  // a unigram model
-  return model + field('\x1a', "");
-}
-
-TEST(SentencePiece, IsRunByItsLibrary) {
-  const Tokenizer tokenizer = Tokenizer::FromSentencePiece(SentencePieceModel()).value();
-  EXPECT_THAT(tokenizer.Encode("ab b").value(), ElementsAre(4, 3, 6));
-  EXPECT_EQ(tokenizer.Decode({1, 4, 3, 6, 2}), "ab b");
-  EXPECT_EQ(tokenizer.Decode({1, 4}, false), "<s> ab");
-  EXPECT_EQ(tokenizer.IdOf("\u2581ab"), 4u);
-  EXPECT_EQ(tokenizer.IdOf("zz"), std::nullopt);
-  EXPECT_EQ(tokenizer.TokenOf(2), "</s>");
-  EXPECT_TRUE(tokenizer.IsSpecial(2));
-  EXPECT_EQ(tokenizer.id_end(), 7u);
-  EXPECT_THAT(Tokenizer::FromSentencePiece("{").error().message(), HasSubstr("SentencePiece"));
-}
-
 }  // namespace
 }  // namespace meshwright::tokenizer

@@ -238,7 +238,7 @@ TEST(Tokenizer, LoadsTheFileOfAFolder) {
   EXPECT_THAT(Tokenizer::Load(folder.path()).value().Encode("abc").value(), ElementsAre(4));
   ASSERT_TRUE(WriteFileAtomic(folder.File("x.model"), "no model").ok());
   EXPECT_THAT(Tokenizer::Load(folder.File("x.model")).error().message(),
-              HasSubstr("neither a tokenizer.json nor a model of SentencePiece"));
+              HasSubstr("is no tokenizer.json, and others are not read"));
   EXPECT_EQ(Tokenizer::Load(folder.File("none")).error().code(), StatusCode::kNotFound);
 }
 
