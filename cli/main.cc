@@ -13,13 +13,9 @@
 namespace meshwright::cli {
 namespace {
 
-struct Dispatch {
+// Commands about jobs.
+struct JobDispatch {
   const GlobalArgs& global;
-  int operator()(const ControllerArgs& args) const { return RunController(args, global); }
-  int operator()(const WorkerArgs& args) const { return RunWorker(args, global); }
-  int operator()(const WorkerOrderArgs& args) const { return RunWorkerOrder(args, global); }
-  int operator()(const UpArgs& args) const { return RunUp(args, global); }
-  int operator()(const DownArgs& args) const { return RunDown(args); }
   int operator()(const SubmitArgs& args) const { return RunSubmit(args, global); }
   int operator()(const PredictArgs& args) const { return RunPredict(args, global); }
   int operator()(const GenerateArgs& args) const { return RunGenerate(args, global); }
@@ -31,6 +27,16 @@ struct Dispatch {
   int operator()(const PauseArgs& args) const { return RunPause(args, global); }
   int operator()(const ResumeArgs& args) const { return RunResume(args, global); }
   int operator()(const WaitArgs& args) const { return RunWait(args, global); }
+};
+
+// And all others.
+struct Dispatch : JobDispatch {
+  using JobDispatch::operator();
+  int operator()(const ControllerArgs& args) const { return RunController(args, global); }
+  int operator()(const WorkerArgs& args) const { return RunWorker(args, global); }
+  int operator()(const WorkerOrderArgs& args) const { return RunWorkerOrder(args, global); }
+  int operator()(const UpArgs& args) const { return RunUp(args, global); }
+  int operator()(const DownArgs& args) const { return RunDown(args); }
   int operator()(const StatusArgs&) const { return RunStatus(global); }
   int operator()(const PlanArgs& args) const { return RunPlan(args, global); }
   int operator()(const VerifyArgs& args) const { return RunVerify(args, global); }
@@ -45,7 +51,7 @@ int Main(const std::vector<std::string>& args) {
     std::fputs(parsed.text.c_str(), parsed.exit_code == kExitOk ? stdout : stderr);
     return parsed.exit_code;
   }
-  return std::visit(Dispatch{parsed.invocation->global}, parsed.invocation->command);
+  return std::visit(Dispatch{{parsed.invocation->global}}, parsed.invocation->command);
 }
 
 }  // namespace

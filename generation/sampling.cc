@@ -56,7 +56,8 @@ void KeepTopP(double top_p, std::vector<double>& logits) {
   const std::vector<double> shares = Softmax(logits);
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] < shares[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return shares[a] < shares[b]; });
   double sum = 0;
   for (size_t i = 0; i + 1 < order.size(); ++i) {
     sum += shares[order[i]];

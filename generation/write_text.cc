@@ -35,8 +35,8 @@ Result<Written> WriteText(const Request& request, int64_t positions, const Logit
       return written;
     }
     MW_ASSIGN_OR_RETURN(const std::vector<double> next, logits(text));
-    const int32_t token = NextToken(next, text, request.sampling,
-                                    {request.seed, request.number, text.size()});
+    const int32_t token =
+        NextToken(next, text, request.sampling, {request.seed, request.number, text.size()});
     text.push_back(token);
     written.tokens.push_back(token);
     if (request.stops.contains(token)) {

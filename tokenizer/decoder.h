@@ -89,7 +89,7 @@ class DecodeRun {
   std::vector<std::unique_ptr<DecodeStage>> stages_;  // the last one first
 };
 
-// One stage per type. decode_stages.cc
+// One stage per type (decode_stages.cc).
 std::shared_ptr<const Decoder> BpeDecoder(std::string suffix);
 struct ByteFallbackOptions {
   bool whole_runs = true;  // neighbouring byte tokens are a text together, or none of them is

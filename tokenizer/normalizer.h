@@ -24,7 +24,7 @@ class Normalizer {
 // Errors: kInvalidArgument, with the path of what is unknown, missing or of another kind.
 Result<std::shared_ptr<const Normalizer>> LoadNormalizer(const JsonNode& node);
 
-// SentencePiece's table of replacements ("Precompiled"), from its bytes. charsmap.cc
+// SentencePiece's table of replacements ("Precompiled"), from its bytes (charsmap.cc).
 Result<std::shared_ptr<const Normalizer>> MakeCharsmap(const JsonNode& node);
 
 // What Replace, in normalizers and decoders, does with `pattern` in `text`.

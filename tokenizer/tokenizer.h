@@ -8,7 +8,7 @@
 // model, post-processor, decoder.
 //
 // Thread rule: immutable; any number of threads use one tokenizer without locks. A copy is cheap,
-// it shares everything. docs/tokenizers.md
+// it shares everything (docs/tokenizers.md).
 #pragma once
 
 #include <cstdint>

@@ -82,6 +82,7 @@ bool IsRuler(std::string_view comment) { return Trim(comment).starts_with("---")
 bool EndsASentence(std::string_view comment) {
   if (comment.starts_with("   ")) return true;  // a command, a formula or a table
   comment = Trim(comment);
+  if (comment.starts_with("clang-format o")) return true;  // "off" and "on", for the formatter
   // A word alone is a title: "core_mesh.cc", "ncclResult_t".
   if (comment.find(' ') == comment.npos) return true;
   return IsRuler(comment) ||

@@ -71,8 +71,8 @@ TEST(WriteText, RefusesAPromptThatIsEmptyOrTooLong) {
 
 TEST(Settings, AreThoseOfTheFile) {
   const auto settings = ParseSettings(
-      R"({"do_sample": true, "temperature": 0.7, "top_p": 0.9, "top_k": null, "eos_token_id": [2, 7],
-          "max_new_tokens": 12, "transformers_version": "5.0"})");
+      R"({"do_sample": true, "temperature": 0.7, "top_p": 0.9, "top_k": null, "eos_token_id": [2,
+          7], "max_new_tokens": 12, "transformers_version": "5.0"})");
   ASSERT_TRUE(settings) << settings.error();
   EXPECT_TRUE(settings->sampling.draws);
   EXPECT_EQ(settings->sampling.temperature, 0.7);
