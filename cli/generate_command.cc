@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -118,6 +118,19 @@ Result<ir::JobRequest> JobOf(client::Client& client, const config::JobConfig& co
   return job;
 }
 
+// Files of two models in one folder.
+Status CheckTokens(const std::vector<int32_t>& tokens, int64_t vocabulary,
+                   const std::string& folder) {
+  for (const int32_t token : tokens) {
+    if (token < vocabulary) continue;
+    return InvalidArgument(
+        fmt::format("{0}: by tokenizer.json the prompt has token {1}, and by config.json "
+                    "(vocab_size) the model knows {2}: they are of two models",
+                    folder, token, vocabulary));
+  }
+  return OkStatus();
+}
+
 Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   Writer writer;
   MW_ASSIGN_OR_RETURN(writer.settings, SettingsOf(args.model));
@@ -128,6 +141,7 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   // A model says how many positions it has when it is made, for one.
   MW_ASSIGN_OR_RETURN(config::JobConfig config, ConfigOf(args, 1));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  MW_TRY(CheckTokens(prompt, prepared.model.vocabulary, args.model));
   int64_t positions = static_cast<int64_t>(prompt.size()) + more;
   if (prepared.model.max_sequence > 0) {
     positions = std::min(positions, prepared.model.max_sequence);
@@ -141,11 +155,7 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
 }
 
 // The user's word counts before the model's.
-generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
-                              std::vector<int32_t> prompt) {
-  generation::Request request;
-  request.prompt = std::move(prompt);
-  generation::Sampling& sampling = request.sampling = writer.settings.sampling;
+generation::Sampling SamplingOf(const GenerateArgs& args, generation::Sampling sampling) {
   sampling.temperature = args.temperature.value_or(sampling.temperature);
   sampling.top_k = args.top_k.value_or(sampling.top_k);
   sampling.top_p = args.top_p.value_or(sampling.top_p);
@@ -159,6 +169,14 @@ generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
     sampling.draws = false;
     sampling.temperature = 1;
   }
+  return sampling;
+}
+
+generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
+                              std::vector<int32_t> prompt) {
+  generation::Request request;
+  request.prompt = std::move(prompt);
+  request.sampling = SamplingOf(args, writer.settings.sampling);
   request.max_new_tokens =
       args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
   if (!args.ignore_stops) request.stops = writer.settings.stops;
@@ -180,13 +198,14 @@ generation::LogitsBehind Logits(client::Session& session, int64_t positions) {
   };
 }
 
-void PrintEnd(const generation::Written& written, double seconds, const std::string& text,
-              bool json) {
+void PrintEnd(const generation::Request& request, const generation::Written& written,
+              double seconds, const std::string& text, bool json) {
   const double rate = seconds > 0 ? static_cast<double>(written.tokens.size()) / seconds : 0;
   if (json) {
     const nlohmann::ordered_json object = {{"text", text},
                                            {"tokens", written.tokens},
                                            {"finish", generation::FinishName(written.finish)},
+                                           {"seed", request.seed},
                                            {"tokens_per_s", rate}};
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
@@ -196,10 +215,28 @@ void PrintEnd(const generation::Written& written, double seconds, const std::str
   const char* why = written.finish == generation::Finish::kStop   ? "the model ended the text"
                     : written.finish == generation::Finish::kFull ? "all positions are used"
                                                                   : "--max-new-tokens";
-  fmt::print(stderr, "{} tokens, {:.1f} per second; end: {}\n", written.tokens.size(), rate, why);
+  const std::string seed =
+      request.sampling.draws ? fmt::format("; drawn by --seed {}", request.seed) : "";
+  fmt::print(stderr, "{} tokens, {:.1f} per second; end: {}{}\n", written.tokens.size(), rate, why,
+             seed);
+}
+
+// What needs no cluster to be wrong.
+Status CheckArgs(const GenerateArgs& args) {
+  MW_TRY(generation::CheckSampling(SamplingOf(args, {})));
+  if (args.prompt.empty()) return InvalidArgument("the prompt is empty: give a text to go on from");
+  if (IsJob(args.model)) {
+    if (args.overrides.empty()) return OkStatus();
+    return InvalidArgument("--set is for the model of a folder; a job has its layout");
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(args.model, error)) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "'{}' is neither the id of a job nor a folder with a model's config.json", args.model));
 }
 
 Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
+  MW_TRY(CheckArgs(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   MW_ASSIGN_OR_RETURN(Writer writer,
                       IsJob(args.model) ? OfJob(*client, args) : OfFolder(*client, args));
@@ -224,7 +261,7 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   MW_TRY(written);
   MW_TRY(closed);
   show(writer.codec.End());
-  PrintEnd(*written, seconds, text, global.json);
+  PrintEnd(request, *written, seconds, text, global.json);
   return kExitOk;
 }
 

@@ -41,8 +41,11 @@ std::string UnknownOption(const CLI::App& app, const CLI::App* command, const st
       hint = fmt::format("; write {}=VALUE", name);
   }
   if (hint.empty()) hint = DidYouMean(name, known);
-  return fmt::format("unknown option '{}' of `meshwright{}`{}", name,
-                     command == nullptr ? "" : " " + command->get_name(), hint);
+  std::string path;
+  for (const CLI::App* at = command; at != nullptr && at != &app; at = at->get_parent()) {
+    path = " " + at->get_name() + path;
+  }
+  return fmt::format("unknown option '{}' of `meshwright{}`{}", name, path, hint);
 }
 
 }  // namespace
@@ -52,7 +55,12 @@ std::string ExplainUnknown(const CLI::App& app, const std::vector<std::string>& 
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
     if (!LooksLikeOption(word)) {
-      if (command != nullptr) continue;
+      if (command != nullptr) {
+        for (const CLI::App* known : command->get_subcommands({})) {
+          if (known->get_name() == word) command = known;
+        }
+        continue;
+      }
       std::vector<std::string> names;
       for (const CLI::App* known : app.get_subcommands({})) {
         if (known->get_name() == word) command = known;

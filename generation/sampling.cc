@@ -91,7 +91,7 @@ Status OutOf(const char* field, double value, const char* range) {
 Status CheckSampling(const Sampling& sampling) {
   // Written so that NaN is refused, too.
   if (!(sampling.temperature > 0) || std::isinf(sampling.temperature)) {
-    return OutOf("temperature", sampling.temperature, "above 0");
+    return OutOf("temperature", sampling.temperature, "above 0, or 0: the likeliest token");
   }
   if (sampling.top_k < 0) {
     return OutOf("top_k", static_cast<double>(sampling.top_k), "at least 0, which keeps all");

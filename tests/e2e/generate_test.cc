@@ -101,6 +101,11 @@ TEST_F(GenerateCommand, WritesTheSameByAJobAndByAFolderOnEveryLayout) {
     EXPECT_EQ(by_folder["tokens"], by_job["tokens"]) << degrees;
     EXPECT_EQ(by_folder["text"], by_job["text"]) << degrees;
   }
+  // What is wrong is said before anything runs.
+  EXPECT_THAT(Run({"generate", "1", "the ", "--top-p", "2"}, false), HasSubstr("top_p is 2"));
+  EXPECT_THAT(Run({"generate", "1", "the ", "--set", "model.dim=8"}, false), HasSubstr("--set is"));
+  EXPECT_THAT(Run({"generate", "nothing", "the "}, false),
+              HasSubstr("neither the id of a job nor a folder"));
   // Draws go by their seed.
   const auto drawn = [&](const char* seed) {
     return Generate(

@@ -276,6 +276,9 @@ TEST(Args, UnknownWordsGetTheNearestKnownOne) {
       {{"jobs", "--colour", "never"}, "(did you mean '--color'?)"},
       {{"up", "-n", "3", "--prot=1"}, "(did you mean '--port'?)"},
       {{"submit", "j", "--training.steps", "5"}, "write --training.steps=VALUE"},
+      {{"tokenizer", "train", "t.txt", "--out", "t.json", "--vocabularies", "5"},
+       "unknown option '--vocabularies' of `meshwright tokenizer train` (did you mean "
+       "'--vocabulary'?)"},
       {{"jobs", "--training.steps=5"}, "unknown option '--training.steps' of `meshwright jobs`"},
   };
   for (const auto& [args, text] : cases) {
