@@ -17,11 +17,17 @@ void AddTokenizer(CLI::App& app, TokenizerArgs& args) {
   CLI::App* encode = add("encode", TokenizerAction::kEncode, "The tokens of a text");
   encode->add_option("tokenizer", args.path, kPath)->required();
   CLI::Option* text = encode->add_option("text", args.text, "The text");
-  encode->add_option("--file", args.file, "Or the file with it; -: stdin")->excludes(text);
-  encode
-      ->add_option("--jsonl", args.jsonl,
-                   "Or a file whose lines are texts as JSON; a list of ids for each")
-      ->excludes(text);
+  CLI::Option* file = encode->add_option("--file", args.file, "Or the file with it; -: stdin");
+  CLI::Option* texts = encode->add_option(
+      "--jsonl", args.jsonl, "Or a file whose lines are texts as JSON; a list of ids for each");
+  file->excludes(text)->excludes(texts);
+  texts->excludes(text);
+  encode->callback([&args, text, file, texts] {
+    args.action = TokenizerAction::kEncode;
+    if (text->count() + file->count() + texts->count() == 0) {
+      throw CLI::RequiredError("a text, --file or --jsonl");
+    }
+  });
   encode->add_flag("!--no-special", args.special, "Without the tokens around a text");
   CLI::App* decode = add("decode", TokenizerAction::kDecode, "The text of tokens");
   decode->add_option("tokenizer", args.path, kPath)->required();

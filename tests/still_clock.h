@@ -1,5 +1,5 @@
 // A clock that stands still: time ends no search of ours, so that what it finds does not depend on
-// how busy the machine is. (CBC counts seconds of its own.)
+// how busy the machine is.
 #pragma once
 
 #include "base/clock.h"

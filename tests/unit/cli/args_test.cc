@@ -286,6 +286,15 @@ TEST(Args, UnknownWordsGetTheNearestKnownOne) {
   }
 }
 
+TEST(Args, ATokenizerEncodesOneThing) {
+  EXPECT_NE(UsageText({"tokenizer", "encode", "t.json"}).find("--file or --jsonl"),
+            std::string::npos);
+  EXPECT_NE(
+      UsageText({"tokenizer", "encode", "t.json", "--file", "a", "--jsonl", "b"}).find("excludes"),
+      std::string::npos);
+  EXPECT_EQ(Parse<TokenizerArgs>({"tokenizer", "encode", "t.json", ""}).text, "");
+}
+
 TEST(Args, OptionsWithoutEffectAreRefused) {
   for (const std::vector<std::string>& command :
        std::vector<std::vector<std::string>>{{"visualize", "f32[2]", "--mesh", "data=2"},
