@@ -78,7 +78,7 @@ std::string ConfigReferenceMarkdown() {
   std::string text =
       "# Job file\n\n"
       "<!-- Made by `meshwright config docs` from the parser's own table; edit "
-      "config/config_keys.cc "
+      "config/keys_of_*.cc "
       "instead. -->\n\n"
       "A job is a TOML file. Sections and keys have TorchTitan's names. Later wins: built-in "
       "default, job file,\n"

@@ -10,7 +10,7 @@
 // Later wins: built-in default < job file < environment MESHWRIGHT__SECTION__KEY < --set
 // section.key=value. An unknown key is an error with file, line, column and the nearest known name,
 // also in the environment; a value that has no effect is a note. Nothing is ignored silently. All
-// keys: config/config_keys.cc.
+// keys: config/keys_of_*.cc.
 //
 // Thread rule: pure functions, except for reading the files that the configuration names.
 #pragma once

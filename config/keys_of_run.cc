@@ -1,0 +1,171 @@
+#include "config/key_sections.h"
+
+namespace meshwright::config {
+
+std::vector<ConfigKey> DeviceKeys() {
+  return {
+      {"parallelism", "gradient_bucket_bytes",
+       "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+      {"parallelism",
+       "optimizer_memory",
+       "Where the optimizer's state is between two updates; host: in the memory of the worker's "
+       "host, "
+       "from where it comes in chunks while others are updated.",
+       MW_AT(parallel.optimizer_memory),
+       KeyKind::kChoice,
+       {"device", "host"}},
+      {"parallelism",
+       "weights_memory",
+       "Where weights are while nothing reads them; host: in the memory of the worker's host, from "
+       "where a few layers at a time come for each microbatch.",
+       MW_AT(parallel.weights_memory),
+       KeyKind::kChoice,
+       {"device", "host"}},
+      {"parallelism", "offload_chunk_bytes",
+       "What comes from the host's memory at a time, about; a device holds three of them at most.",
+       MW_AT(parallel.offload_chunk_bytes)},
+      {"parallelism",
+       "device",
+       "The kind of devices that the job runs on; auto: GPUs where the cluster has enough of them "
+       "and they compute all of the job, else CPU devices.",
+       MW_AT(parallel.device),
+       KeyKind::kChoice,
+       {"auto", "cpu", "cuda"}},
+      {"parallelism", "head_block_tokens",
+       "Tokens whose logits exist at a time, at least; 0: few on CPUs, on GPUs as many as make the "
+       "weight of the head worth reading.",
+       MW_AT(parallel.head_block_tokens)},
+  };
+}
+
+std::vector<ConfigKey> RunKeys() {
+  return {
+      {"activation_checkpoint",
+       "mode",
+       "What the backward computes again instead of keeping it; selective: norms and activation "
+       "functions, full: all of a layer but its input, auto: the first of none, selective, full "
+       "that "
+       "fits the devices.",
+       MW_AT(parallel.recompute),
+       KeyKind::kChoice,
+       {"auto", "none", "selective", "full"}},
+      {"activation_checkpoint", "layers",
+       "Layers that the mode is for, such as \"0-5,11\"; empty: all. A range may name a mode of "
+       "its "
+       "own: \"0-5 full, 6-11 selective\".",
+       MW_AT(parallel.recompute_layers)},
+      {"compile", "enable", "Fuse the ops of executables; off for debugging.",
+       MW_AT(train.compile)},
+      {"validation", "interval", "Steps between validations; 0: only at the end.",
+       MW_AT(train.validate_every)},
+      {"validation", "batches", "Global batches per validation; 0: none.",
+       MW_AT(train.validation_batches)},
+      {"validation", "fraction", "Tail of the data that is never trained on.",
+       MW_AT(data.validation_fraction)},
+      {"validation", "dataset_path",
+       "Data to validate with, as training.dataset_path; then all of that is trained on.",
+       MW_AT(validation_path)},
+  };
+}
+
+std::vector<ConfigKey> CheckpointKeys() {
+  return {
+      {"checkpoint", "initial_load_path",
+       "Safetensors file (or a folder with model.safetensors, whole or in shards) to start from: "
+       "weights in F32, F64, BF16 or F16; the optimizer starts anew. Empty: those of "
+       "model.hf_path, or random ones.",
+       MW_AT(initial_load_path)},
+      {"checkpoint", "enable",
+       "Save the state (weights, optimizer, step) during the run; `submit --resume` goes on from "
+       "it "
+       "(docs/checkpoints.md).",
+       MW_AT(checkpoint.enable)},
+      {"checkpoint", "folder",
+       "Where, below a checkpoint root of the workers (worker --checkpoint-root); empty: NAME/ID "
+       "of "
+       "the job.",
+       MW_AT(checkpoint.folder.path)},
+      {"checkpoint", "root",
+       "Name of the checkpoint root; empty: the first one that workers have, or the controller's "
+       "where one of them has none; \"controller\": the controller's.",
+       MW_AT(checkpoint.folder.root)},
+      {"checkpoint", "interval", "Steps between checkpoints; 0: only at the end.",
+       MW_AT(checkpoint.interval)},
+      {"checkpoint", "interval_seconds", "Seconds between checkpoints, besides; 0: never.",
+       MW_AT(checkpoint.interval_s)},
+      {"checkpoint", "keep_latest_k", "Older checkpoints of the folder are removed; 0: none are.",
+       MW_AT(checkpoint.keep_latest_k)},
+      {"checkpoint",
+       "async_mode",
+       "Whether training goes on while a save is written (async), or waits for it (disabled).",
+       MW_AT(async_mode),
+       KeyKind::kChoice,
+       {"async", "disabled"}},
+      {"checkpoint", "load_step",
+       "With `submit --resume` or `--from`: the step of the checkpoint to go on from; -1: the "
+       "newest. `--step` counts before it.",
+       MW_AT(load_step)},
+      {"checkpoint", "exclude_from_loading",
+       "With `submit --resume` or `--from`: names or patterns (`opt.*`) of tensors that start "
+       "anew. `--exclude` counts instead of it.",
+       MW_AT(exclude_from_loading)},
+      {"checkpoint", "last_save_in_hf",
+       "The save at the end has the weights, too, as Hugging Face names them: a folder hf/ with "
+       "model.safetensors, or with shards and their index. Needs enable.",
+       MW_AT(checkpoint.last_save_in_hf)},
+      {"checkpoint",
+       "export_dtype",
+       "Type of the weights of last_save_in_hf.",
+       MW_AS(export_dtype, "checkpoint.export_dtype"),
+       KeyKind::kChoice,
+       {"float32", "float16", "bfloat16"}},
+      {"checkpoint", "last_save",
+       "Write model.safetensors at the end, in F32 (F64 where dtype is float64).",
+       MW_AT(last_save)},
+  };
+}
+
+std::vector<ConfigKey> FaultAndMetricsKeys() {
+  return {
+      {"fault_tolerance", "enable",
+       "Go on by itself when a worker, an executor or a device is lost (docs/recovery.md).",
+       MW_AT(fault_tolerance.enable)},
+      {"fault_tolerance", "max_recoveries", "A day; the next failure ends the job.",
+       MW_AT(fault_tolerance.max_recoveries)},
+      {"fault_tolerance",
+       "elastic",
+       "When devices do not come back: wait for them (off), go on with fewer replicas and "
+       "everything else as it was (shrink), or by any plan for what is there (replan); with the "
+       "same global batch.",
+       MW_AT(elastic),
+       KeyKind::kChoice,
+       {"off", "shrink", "replan"}},
+      {"fault_tolerance", "min_devices", "With fewer the job waits.",
+       MW_AT(fault_tolerance.min_devices)},
+      {"fault_tolerance", "max_wait_for_spare_seconds",
+       "How long devices in the place of lost ones are waited for before that; auto: not at all "
+       "where a program made ahead fits what is left, else 60 s.",
+       MW_AT(fault_tolerance.max_wait_for_spare_s), KeyKind::kStage},
+      {"fault_tolerance", "stall_seconds",
+       "How long nothing of the job may move, nor anything be at work, before the run is ended; 0: "
+       "for ever. What is slow is never ended.",
+       MW_AT(fault_tolerance.stall_s)},
+      {"fault_tolerance", "snapshot_every",
+       "Steps between snapshots of the state in the memory of workers, from which a job goes on; "
+       "0: "
+       "none; auto: as often as costs 2 % of the time.",
+       MW_AT(fault_tolerance.snapshot_every), KeyKind::kStage},
+      {"fault_tolerance", "copies",
+       "Further workers that hold each part of a snapshot, so that it outlives a worker.",
+       MW_AT(fault_tolerance.copies)},
+      {"fault_tolerance", "orphan_grace_seconds",
+       "How long workers hold a run while they have no controller, which takes it up when it is "
+       "back.",
+       MW_AT(fault_tolerance.orphan_grace_s)},
+      {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
+  };
+}
+#undef MW_AS
+#undef MW_AT
+
+}  // namespace meshwright::config

@@ -1,0 +1,85 @@
+#include "config/key_sections.h"
+
+namespace meshwright::config {
+
+std::vector<ConfigKey> OptimizerKeys() {
+  return {
+      {"optimizer",
+       "name",
+       "Optimizer.",
+       MW_AT(optimizer.name),
+       KeyKind::kChoice,
+       {"adamw", "sgd"}},
+      {"optimizer", "lr", "Peak learning rate.", MW_AT(optimizer.lr)},
+      {"optimizer", "beta1", "AdamW.", MW_AT(optimizer.beta1)},
+      {"optimizer", "beta2", "AdamW.", MW_AT(optimizer.beta2)},
+      {"optimizer", "eps", "AdamW.", MW_AT(optimizer.eps)},
+      {"optimizer", "weight_decay", "Decoupled; applies to matrices, not to biases and norms.",
+       MW_AT(optimizer.weight_decay)},
+      {"optimizer", "momentum", "SGD only.", MW_AT(optimizer.momentum)},
+      {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
+      {"lr_scheduler",
+       "decay_type",
+       "Shape after the warm-up.",
+       MW_AT(optimizer.schedule),
+       KeyKind::kChoice,
+       {"constant", "linear", "cosine"}},
+      {"lr_scheduler", "min_lr", "Learning rate at total_steps, at most lr; linear and cosine.",
+       MW_AT(optimizer.min_lr)},
+      {"lr_scheduler", "total_steps",
+       "Where the decay ends; 0: training.steps. Set it to run a prefix of a longer job.",
+       MW_AT(optimizer.total_steps)},
+  };
+}
+
+std::vector<ConfigKey> TrainingKeys() {
+  return {
+      {"training", "dataset_path",
+       "The data: a file, a folder or a glob such as \"shards/*.bin\", below the folder of the job "
+       "file or the current one. Workers read it in place below their data roots, else it is "
+       "uploaded (docs/data.md).",
+       MW_AT(dataset_path)},
+      {"training",
+       "dataset_format",
+       "bytes: text, a token is a byte; uint16, uint32: little-endian tokens; llm.c, "
+       "megatron: their files.",
+       MW_AT(dataset_format),
+       KeyKind::kChoice,
+       {"bytes", "uint16", "uint32", "llm.c", "megatron"}},
+      {"training",
+       "tokenizer",
+       "How a bytes file becomes tokens.",
+       MW_AT(tokenizer),
+       KeyKind::kChoice,
+       {"byte"}},
+      {"training", "local_batch_size",
+       "Rows per step and data-parallel replica; needs a fixed data-parallel degree.",
+       MW_AT(local_batch_size)},
+      {"training", "global_batch_size",
+       "Rows per step over all replicas and microbatches; 0: local_batch_size x replicas, or 8.",
+       MW_AS(global_batch_size, "train.global_batch")},
+      {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
+      {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
+      {"training", "max_norm",
+       "Global gradient norm above which gradients are scaled down; 0: never.",
+       MW_AT(optimizer.max_norm)},
+      {"training", "allow_tf32",
+       "GPUs round the operands of float32 products to the 19 bits that their tensor cores take: "
+       "several times as fast, and right to 1e-3 instead of 1e-6.",
+       MW_AT(train.tf32)},
+      {"training", "seed",
+       "Of initialisation, dropout and data order. Results do not depend on the layout.",
+       MW_AT(train.seed)},
+      {"training",
+       "dtype",
+       "Type of weights and computation; bfloat16: mixed precision, products and attention in "
+       "bfloat16, weights, optimizer, norms and loss in float32.",
+       MW_AS(dtype, "train.compute_dtype"),
+       KeyKind::kChoice,
+       {"float32", "float64", "bfloat16"}},
+      {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
+       MW_AT(train.steps_per_launch)},
+  };
+}
+
+}  // namespace meshwright::config
