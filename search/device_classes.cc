@@ -77,7 +77,7 @@ std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
 
 std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,
                                               const std::vector<std::vector<int>>& classes) {
-  if (classes.size() == 1) return layouts;
+  if (classes.size() == 1 || layouts.empty() || !layouts[0].devices.empty()) return layouts;
   std::vector<int> fast_first;
   for (const std::vector<int>& members : classes) {
     fast_first.insert(fast_first.end(), members.begin(), members.end());

@@ -29,6 +29,7 @@
 namespace meshwright::search {
 namespace {
 
+using planner::Degrees;
 using planner::Layout;
 using planner::Recompute;
 
@@ -81,7 +82,7 @@ class Finder {
         timed_out_ = true;
         break;
       }
-      MW_TRY(PriceFamily(families_[i]));
+      PriceFamily(families_[i].layout);
       if (!Report(rest_s[i])) {
         found_.gap = GapTo(rest_s[i]);
         break;
@@ -132,13 +133,11 @@ class Finder {
   }
 
   // Nothing: the job cannot be split so.
-  const ProbedMode* Probe(const Layout& layout, int64_t rows, Recompute mode) {
-    planner::Degrees degrees = layout.degrees;
+  const ProbedMode* Probe(Degrees degrees, int64_t rows, bool sequence_parallel, Recompute mode) {
     degrees[planner::Axis::kData] = 1;
-    const auto [it, fresh] = probes_.try_emplace({degrees, rows, layout.sequence_parallel, mode});
+    const auto [it, fresh] = probes_.try_emplace({degrees, rows, sequence_parallel, mode});
     if (!fresh) return it->second ? &*it->second : nullptr;
-    const ProbeOptions options = {degrees, layout.context_attention, rows, layout.sequence_parallel,
-                                  mode};
+    const ProbeOptions options = {degrees, context_attention_, rows, sequence_parallel, mode};
     ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
       const auto size = static_cast<size_t>(degrees.device_count());
@@ -155,34 +154,28 @@ class Finder {
     return &*it->second;
   }
 
-  // With what ZeRO splits over the layout's replicas.
-  std::optional<ProbedLayers> Layers(const Layout& layout, int64_t rows,
-                                     const std::vector<Recompute>& modes) {
-    ProbedLayers layers(classes_.size());
+  // The layers of a stage with these degrees, with what ZeRO splits over its replicas; short layers
+  // as those of the whole model. Null: the job cannot be split so.
+  const LayerTable* Table(const Degrees& degrees, int64_t microbatches, bool sequence_parallel,
+                          const std::vector<Recompute>& modes) {
+    const int64_t rows = job_.train.global_batch / microbatches / degrees.data();
+    const auto [at, fresh] =
+        tables_.try_emplace({degrees, rows, sequence_parallel, modes.size() > 1});
+    auto& [layers, table] = at->second;
+    if (!fresh) return table.empty() ? nullptr : &table;
+    layers.resize(classes_.size());
     for (const Recompute mode : modes) {
-      const ProbedMode* const probed = Probe(layout, rows, mode);
-      if (!probed) return std::nullopt;
+      const ProbedMode* const probed = Probe(degrees, rows, sequence_parallel, mode);
+      if (probed == nullptr) return nullptr;
       for (size_t c = 0; c < classes_.size(); ++c) {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
           layers[c][layer].zero =
-              SplitOver((*probed)[c][layer], layout.degrees[planner::Axis::kData]);
+              SplitOver((*probed)[c][layer], degrees[planner::Axis::kData]);
         }
       }
     }
-    return layers;
-  }
-
-  std::vector<int> AllDevices() const {
-    std::vector<int> devices(static_cast<size_t>(device_count_));
-    std::iota(devices.begin(), devices.end(), 0);
-    return devices;
-  }
-
-  // Short layers as those of the whole model.
-  LayerTable TableOf(const ProbedLayers& layers) const {
-    LayerTable table;
     for (const auto& of_class : layers) {
       std::vector<const LayerModes*>& all = table.emplace_back();
       if (model_.short_layer.empty()) all.push_back(&of_class[0]);
@@ -190,13 +183,21 @@ class Finder {
         all.push_back(&of_class[static_cast<size_t>(layer)]);
       }
     }
-    return table;
+    return &table;
   }
 
-  LayoutInput InputOf(const ProbedLayers& layers, const std::vector<Recompute>& modes) const {
+  // Nothing: the job cannot be split so.
+  std::optional<LayoutInput> InputOf(const Layout& layout, const std::vector<Recompute>& modes) {
     LayoutInput input;
+    const int tables = layout.stage_degrees.empty() ? 1 : static_cast<int>(layout.pipeline);
+    for (int stage = 0; stage < tables; ++stage) {
+      const Degrees& degrees = layout.DegreesOf(stage);
+      const LayerTable* const table = Table(
+          degrees, layout.microbatches, layout.sequence_parallel && degrees.tensor() > 1, modes);
+      if (table == nullptr) return std::nullopt;
+      input.layers.push_back(*table);
+    }
     input.costs = &costs_;
-    input.layers = TableOf(layers);
     input.modes = modes;
     input.class_of_device = class_of_device_;
     input.cores = cores_;
@@ -205,19 +206,24 @@ class Finder {
     return input;
   }
 
+  std::vector<int> AllDevices() const {
+    std::vector<int> devices(static_cast<size_t>(device_count_));
+    std::iota(devices.begin(), devices.end(), 0);
+    return devices;
+  }
+
   // ---- candidates ----
 
   Status MakeFamilies() {
-    const int64_t batch = job_.train.global_batch;
     for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
       for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
         Family family;
         family.layout.degrees[planner::Axis::kTensor] = tensor;
         family.layout.sequence_parallel = sequence_parallel;
         family.layout.context_attention = context_attention_;
-        const auto whole = Layers(family.layout, batch, CheapestMode());
-        if (!whole) continue;
-        AddFamilies(job_, choices_, family, InputOf(*whole, CheapestMode()), families_);
+        // Of the rows of a whole batch.
+        const auto whole = InputOf(family.layout, CheapestMode());
+        if (whole) AddFamilies(job_, choices_, family, *whole, families_);
       }
     }
     if (families_.empty()) return NoLegalLayout();
@@ -230,38 +236,34 @@ class Finder {
 
   std::vector<Recompute> CheapestMode() const { return {modes_.front()}; }
 
-  // Most families are too slow or fit without recomputation: other modes are probed where a member
-  // needs them.
-  Status PriceFamily(const Family& family) {
-    const auto cheapest = Layers(family.layout, family.rows, CheapestMode());
-    if (!cheapest) return OkStatus();
-    LayoutInput input = InputOf(*cheapest, CheapestMode());
+  // Layouts with the degrees of `family`, of every stage or of each. Most are too slow or fit
+  // without recomputation: other modes are probed where a member needs them.
+  void PriceFamily(const Layout& family) {
+    std::optional<LayoutInput> input = InputOf(family, CheapestMode());
+    if (!input) return;
     LayoutMemo memo;
-    input.memo = &memo;
-    Layout halved = family.layout;
+    input->memo = &memo;
+    Layout halved = family;
     halved.chunks = 2;
-    if (LeastSeconds(input, halved) >= GiveUpSeconds(family.layout)) return OkStatus();
-    std::optional<ProbedLayers> all;
-    LayoutInput input_of_all;
+    if (LeastSeconds(*input, halved) >= GiveUpSeconds(family)) return;
+    std::optional<LayoutInput> input_of_all;
     std::set<int64_t> tight;  // ZeRO stages with which zb-v does not fit as it is
-    for (const Layout& layout : MembersByBound(family, input)) {
+    for (const Layout& layout : MembersByBound(family, *input)) {
       if (LeavesMemory(layout, tight)) continue;
       LayoutCost cost;
       cost.missing_bytes = 1;
-      if (pinned_modes_.empty()) cost = CostOfLayout(input, layout, GiveUpSeconds(layout));
+      if (pinned_modes_.empty()) cost = CostOfLayout(*input, layout, GiveUpSeconds(layout));
       if (cost.missing_bytes > 0 && layout.schedule == "zb-v") tight.insert(layout.zero);
       if (cost.missing_bytes > 0 && (modes_.size() > 1 || !pinned_modes_.empty())) {
-        if (!all) {
-          all = Layers(family.layout, family.rows, modes_);
-          if (!all) return OkStatus();
-          input_of_all = InputOf(*all, modes_);
-          input_of_all.memo = &memo;
+        if (!input_of_all) {
+          input_of_all = InputOf(family, modes_);
+          if (!input_of_all) return;
+          input_of_all->memo = &memo;
         }
-        cost = CostOfLayout(input_of_all, layout, GiveUpSeconds(layout));
+        cost = CostOfLayout(*input_of_all, layout, GiveUpSeconds(layout));
       }
       Take(std::move(cost));
     }
-    return OkStatus();
   }
 
   // A schedule that would hold less, and wait for it, where there is room. Members of one bound
@@ -272,10 +274,11 @@ class Finder {
   }
 
   // The likely best first, so that few of the others need the table of their schedule.
-  std::vector<Layout> MembersByBound(const Family& family, const LayoutInput& input) {
+  std::vector<Layout> MembersByBound(const Layout& family, const LayoutInput& input) {
     std::vector<std::pair<double, Layout>> bounded;
-    const std::vector<Layout> members = choices_.Members(family.layout, pinned_modes_);
-    for (Layout& member : OnFastDevicesToo(members, classes_)) {
+    for (Layout& member : OnFastDevicesToo(choices_.Members(family, pinned_modes_), classes_)) {
+      // Those of the stage search are of stages that hold one part each.
+      if (member.chunks > 1) member.part_layers.clear();
       std::optional<Layout> layout = WithPinnedParts(std::move(member));
       if (!layout) continue;
       ++found_.priced;
@@ -326,7 +329,7 @@ class Finder {
     return give_up_s;
   }
 
-  static std::tuple<planner::Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
+  static std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
     return {layout.degrees, layout.pipeline, planner::FormatStageDegrees(layout.stage_degrees)};
   }
 
@@ -380,7 +383,7 @@ class Finder {
         std::optional<Layout> layout = FindStages(microbatches, sequence_parallel);
         if (!layout) continue;
         layout->sequence_parallel = sequence_parallel && layout->tensor() > 1;
-        PriceStages(*layout);
+        PriceFamily(*layout);
       }
     }
     return OkStatus();
@@ -396,30 +399,13 @@ class Finder {
     problem.modes = modes_;
     if (!pinned_modes_.empty()) problem.modes.resize(1);
     problem.tensor_degrees = choices_.TensorDegrees(device_count_);
-    problem.layers_of = [&](const planner::Degrees& degrees) {
-      return Table(degrees, microbatches, sequence_parallel);
+    problem.layers_of = [&](const Degrees& degrees) {
+      return Table(degrees, microbatches, sequence_parallel && degrees.tensor() > 1, modes_);
     };
     problem.microbatches = microbatches;
     problem.zero = std::max<int64_t>(job_.parallel.zero, 0);
     problem.timeout_ms = std::min(kMostMs, deadline_.remaining_ms());
     return FindStageLayout(problem, clock_);
-  }
-
-  // Null: the job cannot be split so.
-  const LayerTable* Table(const planner::Degrees& degrees, int64_t microbatches,
-                          bool sequence_parallel) {
-    Layout stage;
-    stage.degrees = degrees;
-    stage.sequence_parallel = sequence_parallel && degrees.tensor() > 1;
-    const int64_t rows = job_.train.global_batch / microbatches / degrees.data();
-    const auto [at, fresh] =
-        tables_.try_emplace({degrees.tensor(), degrees.data(), rows, stage.sequence_parallel});
-    if (fresh) {
-      std::optional<ProbedLayers> layers = Layers(stage, rows, modes_);
-      if (layers) at->second.first = *std::move(layers);
-      if (layers) at->second.second = TableOf(at->second.first);
-    }
-    return at->second.second.empty() ? nullptr : &at->second.second;
   }
 
   Status PricePinnedMeshes() {
@@ -431,32 +417,9 @@ class Finder {
     for (const int64_t microbatches :
          choices_.Microbatches(job_.train.global_batch / layout.data())) {
       layout.microbatches = microbatches;
-      PriceStages(layout);
+      PriceFamily(layout);
     }
     return OkStatus();
-  }
-
-  // With each schedule and ZeRO stage.
-  void PriceStages(const Layout& stages) {
-    LayoutInput input = InputOf({}, modes_);
-    for (int stage = 0; stage < stages.pipeline; ++stage) {
-      const LayerTable* const layers =
-          Table(stages.DegreesOf(stage), stages.microbatches, stages.sequence_parallel);
-      if (layers == nullptr) return;
-      input.stage_layers.push_back(*layers);
-    }
-    input.layers = input.stage_layers.front();
-    Family family;
-    family.layout = stages;
-    // Layers of stages that hold one part each are the stage search's.
-    const std::vector<int> found_parts = std::exchange(family.layout.part_layers, {});
-    for (const Layout& layout : choices_.Members(family.layout, pinned_modes_)) {
-      std::optional<Layout> wanted = WithPinnedParts(layout);
-      if (!wanted) continue;
-      if (layout.chunks == 1 && wanted->part_layers.empty()) wanted->part_layers = found_parts;
-      ++found_.priced;
-      Take(CostOfLayout(input, *wanted, GiveUpSeconds(*wanted)));
-    }
   }
 
   // ---- what to say when there is no answer ----
@@ -512,11 +475,10 @@ class Finder {
   std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
   // By degrees without the data axis, rows of a microbatch, sequence parallelism, mode.
-  std::map<std::tuple<planner::Degrees, int64_t, bool, Recompute>, std::optional<ProbedMode>>
-      probes_;
-  // What stages of one mesh are made of: kept, since tables refer to it.
-  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, std::pair<ProbedLayers, LayerTable>>
-      tables_;
+  std::map<std::tuple<Degrees, int64_t, bool, Recompute>, std::optional<ProbedMode>> probes_;
+  // By degrees, rows, sequence parallelism, and whether all modes are there. Tables refer to what
+  // stands before them.
+  std::map<std::tuple<Degrees, int64_t, bool, bool>, std::pair<ProbedLayers, LayerTable>> tables_;
   std::vector<Family> families_;
   std::optional<Status> refused_;
   std::optional<LayoutCost> nearest_;

@@ -30,7 +30,7 @@ class Coster {
       : input_(input), shape_(layout.shape()), give_up_s_(give_up_s) {
     result_.layout = layout;
     pinned_ = !layout.recompute.empty();
-    if (!pinned_) result_.layout.recompute.assign(input.layers[0].size(), input.modes.front());
+    if (!pinned_) result_.layout.recompute.assign(input.layers[0][0].size(), input.modes.front());
     const bool shares =
         input.memo != nullptr && layout.devices.empty() && layout.stage_degrees.empty();
     memo_ = shares ? input.memo : &own_memo_;
@@ -100,8 +100,8 @@ class Coster {
   int64_t DataOf(int stage) const { return layout().DegreesOf(stage)[planner::Axis::kData]; }
 
   const LayerModes& ModesOf(int stage, int layer) const {
-    const auto& layers =
-        input_.stage_layers.empty() ? input_.layers : input_.stage_layers[At(stage)];
+    const LayerTable& layers = input_.layers.size() == 1 ? input_.layers[0]
+                                                         : input_.layers[At(stage)];
     return *layers[At(memo_->classes[At(stage)])][At(layer)];
   }
 
@@ -136,7 +136,7 @@ class Coster {
 
   // Parts may differ in speed.
   std::vector<int> Balance() const {
-    const int layers = static_cast<int>(input_.layers[0].size());
+    const int layers = static_cast<int>(input_.layers[0][0].size());
     std::vector<std::vector<double>> sums(At(shape_.stages));  // [stage][layers before]
     std::vector<std::span<const double>> sum_of_part;
     for (int part = 0; part < shape_.parts(); ++part) {
@@ -153,7 +153,7 @@ class Coster {
   }
 
   void SplitLayers() {
-    const int layers = static_cast<int>(input_.layers[0].size());
+    const int layers = static_cast<int>(input_.layers[0][0].size());
     if (layout().part_layers.empty()) {
       part_of_layer_ = Balanced();
     } else {
@@ -165,7 +165,7 @@ class Coster {
     layers_of_part_.resize(At(shape_.parts()));
     for (int layer = 0; layer < layers; ++layer) {
       layers_of_part_[At(PartOfLayer(layer))].push_back(layer);
-      const LayerProbe& probe = input_.layers[0][At(layer)]->at(input_.modes.front());
+      const LayerProbe& probe = input_.layers[0][0][At(layer)]->at(input_.modes.front());
       if (probe.shared_layer >= 0) tied_layers_.push_back(layer);
     }
     if (shape_.stages == 1) return;
@@ -573,9 +573,10 @@ double BoundOfLayout(const LayoutInput& input, const Layout& layout) {
 }
 
 double LeastSeconds(const LayoutInput& input, const Layout& layout) {
+  if (input.layers.size() > 1) return 0;
   // A class that is smaller than a tensor group was measured together with slower devices.
   double least_s = std::numeric_limits<double>::infinity();
-  for (const auto& layers : input.layers) {
+  for (const auto& layers : input.layers[0]) {
     double sum = 0;
     double largest = 0;
     for (const LayerModes* modes : layers) {

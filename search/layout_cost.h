@@ -40,6 +40,9 @@ struct LayerModes {
   const LayerProbe& at(planner::Recompute mode) const { return probes.at(mode); }
 };
 
+// [class of devices][layer of the whole model]; classes from fast to slow.
+using LayerTable = std::vector<std::vector<const LayerModes*>>;
+
 // What layouts with equal degrees, microbatches and recomputation on the first devices of the
 // topology have in common.
 struct LayoutMemo {
@@ -53,10 +56,7 @@ struct LayoutMemo {
 
 struct LayoutInput {
   const planner::CostModel* costs = nullptr;
-  // [class of devices][layer of the whole model]; classes from fast to slow.
-  std::vector<std::vector<const LayerModes*>> layers;
-  // Where stages differ, `layers` of each stage's tensor degree and rows; else empty.
-  std::vector<std::vector<std::vector<const LayerModes*>>> stage_layers;
+  std::vector<LayerTable> layers;         // of every stage; where stages differ one each
   std::vector<int> class_of_device;       // of the topology
   std::vector<planner::Recompute> modes;  // that may be chosen, from cheap to dear
   std::vector<planner::CoreUse> cores;    // per device of the topology
@@ -94,7 +94,8 @@ double BoundOfLayout(const LayoutInput& input, const planner::Layout& layout);
 // estimates are worth, and programs are made, sent and kept. REQUIRES: not empty.
 size_t ShortestOfNearest(const std::vector<LayoutCost>& best);
 
-// No layout with these degrees takes less: all work spread evenly, nothing to wait for.
+// No layout with these degrees takes less: all work spread evenly, nothing to wait for. 0 where
+// stages differ.
 double LeastSeconds(const LayoutInput& input, const planner::Layout& layout);
 
 }  // namespace meshwright::search

@@ -22,7 +22,7 @@ bool IsCrowded(const LayoutInput& whole, int64_t experts, const Layout& layout) 
   if (memory == 0 || experts == 0) return false;
   const auto data = static_cast<double>(layout.degrees[Axis::kData]);
   double held = 0;
-  for (const LayerModes* const modes : whole.layers.front()) {
+  for (const LayerModes* const modes : whole.layers.front().front()) {
     for (const ProbedWeight& weight : modes->at(whole.modes.front()).weights) {
       if (weight.shared) continue;
       const bool of_experts = weight.dims.size() == 3 && weight.dims.front() == experts;
@@ -40,7 +40,6 @@ void AddOfDegrees(const OpenChoices& choices, int64_t rows, double crowded, Fami
   for (const int64_t microbatches : choices.Microbatches(rows)) {
     if (rows % microbatches != 0) continue;
     family.layout.microbatches = microbatches;
-    family.rows = rows / microbatches;
     family.likely_s = crowded * family.least_s * (1 + LikelyBubble(family.layout));
     families.push_back(family);
   }

@@ -18,7 +18,6 @@ namespace meshwright::search {
 
 struct Family {
   planner::Layout layout;
-  int64_t rows = 1;     // of a microbatch, on one replica
   double least_s = 0;   // no member is faster
   double likely_s = 0;  // what is looked at first
 };

@@ -25,9 +25,6 @@
 
 namespace meshwright::search {
 
-// [class of devices][layer of the whole model].
-using LayerTable = std::vector<std::vector<const LayerModes*>>;
-
 struct StageLayoutProblem {
   const ir::JobRequest* job = nullptr;
   const mesh::Topology* topology = nullptr;
