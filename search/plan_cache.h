@@ -29,7 +29,7 @@ class PlanCache {
 struct PlanEntry {
   planner::Layout layout;  // of the plan
   bool by_search = false;  // its shardings
-  std::string note;        // what the search for shardings said; no line ends
+  std::string note;        // what the search for shardings said
   FoundLayout found;
 };
 
