@@ -1,4 +1,4 @@
-#include "search/stage_problem.h"
+#include "search/stage_search.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "search/stage_problem.h"
+#include "search/stage_search.h"
 
 namespace meshwright::search {
 
