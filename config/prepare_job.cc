@@ -6,7 +6,7 @@
 #include "client/trainer.h"
 #include "config/config_keys.h"
 #include "config/job_config.h"
-#include "search/check_job.h"
+#include "search/sharding_pins.h"
 
 namespace meshwright::config {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "search/choice_reduction.h"
+#include "search/choice_problem.h"
 
 namespace meshwright::search {
 namespace {

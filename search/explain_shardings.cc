@@ -14,7 +14,7 @@
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
 #include "planner/zero.h"
-#include "search/choice_reduction.h"
+#include "search/choice_problem.h"
 #include "search/choice_solver.h"
 #include "search/find_shardings.h"
 #include "search/intra_model.h"

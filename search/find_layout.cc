@@ -21,7 +21,6 @@
 #include "planner/stages.h"
 #include "search/device_classes.h"
 #include "search/layer_probe.h"
-#include "search/layout_families.h"
 #include "search/open_choices.h"
 #include "search/short_model.h"
 #include "search/stage_layouts.h"
@@ -171,8 +170,7 @@ class Finder {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
-          layers[c][layer].zero =
-              SplitOver((*probed)[c][layer], degrees[planner::Axis::kData]);
+          layers[c][layer].zero = SplitOver((*probed)[c][layer], degrees[planner::Axis::kData]);
         }
       }
     }

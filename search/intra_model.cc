@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "search/repeated_layers.h"
+#include "search/short_model.h"
 
 namespace meshwright::search {
 namespace {

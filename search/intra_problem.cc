@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "search/choice_reduction.h"
+#include "search/choice_problem.h"
 #include "search/intra_model.h"
 
 namespace meshwright::search {

@@ -100,8 +100,8 @@ class Coster {
   int64_t DataOf(int stage) const { return layout().DegreesOf(stage)[planner::Axis::kData]; }
 
   const LayerModes& ModesOf(int stage, int layer) const {
-    const LayerTable& layers = input_.layers.size() == 1 ? input_.layers[0]
-                                                         : input_.layers[At(stage)];
+    const LayerTable& layers =
+        input_.layers.size() == 1 ? input_.layers[0] : input_.layers[At(stage)];
     return *layers[At(memo_->classes[At(stage)])][At(layer)];
   }
 

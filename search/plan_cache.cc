@@ -51,9 +51,8 @@ constexpr std::string_view kTitle = "meshwright plan cache 8";
 
 bool IsKnown(const Layout& layout) {
   return layout.context_attention <= planner::ContextAttention::kNested &&
-         std::all_of(layout.recompute.begin(), layout.recompute.end(), [](auto mode) {
-           return mode <= planner::Recompute::kFull;
-         });
+         std::all_of(layout.recompute.begin(), layout.recompute.end(),
+                     [](auto mode) { return mode <= planner::Recompute::kFull; });
 }
 
 std::string ChecksumLine(std::string_view text) {

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "planner/resolve_layout.h"
+#include "planner/stages.h"
 #include "planner/strategy.h"
 #include "planner/zero.h"
 
@@ -249,6 +251,12 @@ planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job) {
                  const planner::Layout& layout, const std::map<std::string, Sharding>& known) {
     return rules->Choose(graph, stages, layout, known);
   };
+}
+
+Status CheckJob(const ir::JobRequest& job) {
+  MW_TRY(ir::ValidateJob(job));
+  MW_TRY(planner::CheckPins(job.parallel, planner::LayerCount(job.main().graph)));
+  return CheckShardingPins(job);
 }
 
 }  // namespace meshwright::search

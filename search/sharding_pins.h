@@ -49,4 +49,11 @@ Result<std::map<std::string, mesh::Sharding>> PinnedParams(const std::string& pi
 // planner::ChooseStrategies; kFailedPrecondition naming a pin that the rules cannot honour.
 planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job);
 
+// What can be said of a job before there is a cluster: the one check that a request passes before a
+// controller accepts it and before a command line submits it. Whatever a client sends is either
+// refused here or can be placed and planned without harm to who does it.
+// ir::ValidateJob, planner::CheckPins and CheckShardingPins. Errors: kInvalidArgument naming the
+// field.
+Status CheckJob(const ir::JobRequest& job);
+
 }  // namespace meshwright::search

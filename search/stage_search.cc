@@ -19,9 +19,9 @@ constexpr size_t kSlack = 8;  // labels that wait, in times the width, before th
 
 size_t At(int index) { return static_cast<size_t>(index); }
 
-// What is left of the hosts while stages take submeshes, as numbered states. Hosts of one class with
-// as many devices are alike: a state says how many of them have how many devices free. Only states
-// that are asked for are made.
+// What is left of the hosts while stages take submeshes, as numbered states. Hosts of one class
+// with as many devices are alike: a state says how many of them have how many devices free. Only
+// states that are asked for are made.
 class FreeHosts {
  public:
   explicit FreeHosts(const std::vector<StageDeviceClass>& classes);

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "search/check_job.h"
+#include "search/sharding_pins.h"
 
 namespace meshwright::controller {
 namespace {

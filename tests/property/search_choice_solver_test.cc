@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "search/choice_reduction.h"
+#include "search/choice_problem.h"
 #include "tests/still_clock.h"
 
 namespace meshwright::search {

@@ -1,4 +1,4 @@
-#include "search/repeated_layers.h"
+#include "search/short_model.h"
 
 #include <gtest/gtest.h>
 
