@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "planner/choosing.h"
-#include "planner/whole_batch.h"
+#include "planner/router_sweep.h"
 
 namespace meshwright::planner {
 

@@ -1,10 +1,20 @@
 // Choosing: what the rules of planner/strategy.h know while they walk a graph, and what one node
-// may do with one axis.
+// may do with one axis. A choice is made per node and axis, by the role of the axis
+// (planner/axes.h); there is one file for each role.
 //
-// A choice is made per node and axis, by the role of the axis (planner/axes.h); there is one file
-// for each role. Thread rule: one thread. Ownership: borrows graph, stages and layout.
+// Two looks ahead of the rules. Adds that are worth doing on summands: x + attention + ffn of a
+// parallel residual, each half partial over the tensor group, needs one reduction if x and biases
+// are added before it.
+//
+// Can a dim of a value stay split all the way downstream? Looks ahead through the forward users: a
+// factor that some user needs whole (a norm over the hidden dim, the head size in attention) says
+// no; a contraction or reduction of it says yes. Where a reshape makes it the minor part of a dim,
+// it is gathered: a block of it then lies in pieces all over the dim, which no sharding says.
+//
+// Thread rule: one thread. Ownership: borrows graph, stages and layout.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -18,11 +28,34 @@
 #include "ir/schema.h"
 #include "mesh/sharding.h"
 #include "planner/layout.h"
-#include "planner/split_check.h"
 #include "planner/stages.h"
 #include "planner/strategy.h"
 
 namespace meshwright::planner {
+
+// Whether some dim of the node has the factor behind a larger one: splitting it splits no dim.
+bool IsMinor(const ir::FactorRule& rule, ir::FactorIndex factor);
+
+class SplitCheck {
+ public:
+  enum Verdict : uint8_t { kFits, kGathered, kDoesNotDivide, kNeededWhole };
+  struct Answer {
+    Verdict verdict = kFits;
+    int64_t size = 0;            // the factor that does not divide
+    bool is_vocabulary = false;  // ends in the loss
+  };
+
+  explicit SplitCheck(const ir::Graph& graph) : graph_(graph), users_(graph.Users()) {}
+
+  // Splitting dim `dim` of `value` in `parts`.
+  Answer Check(ValueId value, int dim, int64_t parts);
+
+ private:
+  Answer CheckUser(const ir::Node& user, size_t operand, int dim, int64_t parts);
+
+  const ir::Graph& graph_;
+  IdVector<ValueId, std::vector<NodeId>> users_;
+};
 
 // One axis' decision for one node.
 struct Choice {
@@ -99,5 +132,13 @@ void ExpandAttention(const ir::Node& node, const Choosing& choosing, NodeStrateg
 
 // All of it, by the rules; takes the result. Errors: as ChooseStrategies.
 Result<Strategies> StrategiesByRules(Choosing& choosing);
+
+// add, sub, sum.
+bool IsAdditive(const ir::Node& node);
+
+// The nodes whose whole operands should become summands, so that a node behind them adds two
+// partial sums and one reduction less is needed. `strategies`: those of the rules without that.
+std::set<size_t> AddsOfLaterSums(const ir::Graph& graph, const StageAssignment& stages,
+                                 const Strategies& strategies);
 
 }  // namespace meshwright::planner

@@ -10,7 +10,6 @@
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
-#include "planner/coalesce.h"
 #include "planner/local_node.h"
 #include "planner/reduce_in_place.h"
 #include "planner/value_versions.h"

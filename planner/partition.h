@@ -15,18 +15,10 @@
 
 namespace meshwright::planner {
 
-// What its slot counts as.
-ir::MemoryKind MemoryKindOf(const ir::Node& param);
-
 // Errors: kInternal when a strategy cannot be expressed (a planner defect), with the node;
 // kInvalidArgument: what microbatches cannot say, with the way out.
 Result<Partition> MakePartition(const ir::Graph& graph, const StageAssignment& stages,
                                 const Strategies& strategies, const Layout& layout,
                                 int64_t bucket_bytes);
-
-// Fills every param of `graph` ("init" attribute): one piece per stage, outputs are the params held
-// there.
-Result<Partition> MakeInitPartition(const ir::Graph& graph, const StageAssignment& stages,
-                                    const Strategies& strategies, const Layout& layout);
 
 }  // namespace meshwright::planner

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/program_outputs.h"
+
 namespace meshwright::planner {
 
 using ir::Phase;
@@ -11,6 +13,11 @@ namespace {
 char ForwardLetter(int round) { return round == kOncePerStep ? 'z' : round == kSweep ? 'c' : 'f'; }
 
 }  // namespace
+
+ir::MemoryKind MemoryKindOf(const ir::Node& param) {
+  if (ir::IsOutputState(param.attrs.Str("name"))) return ir::MemoryKind::kOther;
+  return param.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
+}
 
 std::string PieceName(const PieceKey& key) {
   const std::string chunk = key.chunk > 0 ? fmt::format(".{}", key.chunk) : "";

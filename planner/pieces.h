@@ -107,6 +107,9 @@ struct Partition {
   std::vector<Report> outputs;  // tensors, split as they are made
 };
 
+// What the slot of a param counts as.
+ir::MemoryKind MemoryKindOf(const ir::Node& param);
+
 // "s1/z" (once per step), "s1/c" (the sweep), "s1/f", "s1/b", "s1/w", "s0/u2"; of chunk 1 "s1/f.1".
 std::string PieceName(const PieceKey& key);
 

@@ -12,11 +12,9 @@
 #include "ir/verify.h"
 #include "planner/cost_model.h"
 #include "planner/evaluation.h"
-#include "planner/head_blocks.h"
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"
-#include "planner/output_states.h"
 #include "planner/partition.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
@@ -27,7 +25,6 @@
 #include "planner/tiers.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
-#include "planner/whole_batch.h"
 #include "planner/zero.h"
 
 namespace meshwright::planner {

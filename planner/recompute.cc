@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "planner/router_sweep.h"
 #include "planner/strategy.h"
-#include "planner/whole_batch.h"
 
 namespace meshwright::planner {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "planner/whole_batch.h"
+#include "planner/router_sweep.h"
 
 namespace meshwright::planner {
 namespace {

@@ -6,9 +6,17 @@
 // only depends on feeds (labels of the last part), scalars of the update, the sum of a tied
 // weight's gradients. A param is held by every stage that reads it in forward or backward; the
 // first is its owner, who alone counts it in the norm.
+//
+// Parts are balanced exactly. A bound of the slowest part's time comes first, by bisection: parts
+// that take as many layers as fit below it reach the end or do not. It leaves few ends of each part
+// to the exact recurrence over (part, end), so n layers in k parts take O(k log n) for the bound
+// and little more than O(n^2 / k) for the rest where layers are alike.
+//
+// Thread rule: pure functions.
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +45,8 @@ int LayerCount(const ir::Graph& graph);
 // their gradients stay in their stage. A graph without layers stays as it is.
 ir::Graph FillLayers(ir::Graph loss);
 
-// Parts of the first `layers` layers, balanced by FLOPs of the step graph (planner/
-// balance_parts.h). REQUIRES: parts <= layers, or no layers.
+// Parts of the first `layers` layers, balanced by FLOPs of the step graph. REQUIRES: parts <=
+// layers, or no layers.
 std::vector<int> BalanceLayers(const ir::Graph& step_graph, int layers, int parts);
 
 // REQUIRES: step_graph made by ir::AppendUpdate, or a forward graph with Phase::kUpdate reports.
@@ -52,5 +60,10 @@ ir::Graph SumGradientsInBackward(ir::Graph step_graph, const StageAssignment& st
 // Rewrites every scalar `sum` whose operands live in several stages into sums per stage and a sum
 // of those, so that one scalar per stage crosses. The graph's ids change.
 Result<ir::Graph> SplitScalarSums(const ir::Graph& step_graph, const StageAssignment& stages);
+
+// Per layer its part. `sum_of_part`: per part the seconds of the first 0, 1, ... n layers where the
+// part runs; parts may differ in speed. Ties give later parts fewer layers.
+// REQUIRES: 1 <= parts <= n; sums do not fall.
+std::vector<int> BalanceParts(std::span<const std::span<const double>> sum_of_part);
 
 }  // namespace meshwright::planner

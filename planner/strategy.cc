@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "planner/choosing.h"
-#include "planner/later_sums.h"
 
 namespace meshwright::planner {
 namespace {

@@ -14,11 +14,11 @@
 #include <utility>
 
 #include "planner/forecast.h"
-#include "planner/head_blocks.h"
 #include "planner/layout.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
+#include "planner/step_pieces.h"
 #include "search/device_classes.h"
 #include "search/layer_probe.h"
 #include "search/open_choices.h"

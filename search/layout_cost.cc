@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "planner/balance_parts.h"
 #include "planner/device_time.h"
+#include "planner/stages.h"
 #include "search/pipeline_clock.h"
 
 namespace meshwright::search {

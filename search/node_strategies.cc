@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ir/schema.h"
-#include "planner/split_check.h"
+#include "planner/choosing.h"
 
 namespace meshwright::search {
 namespace {

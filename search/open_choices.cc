@@ -6,9 +6,9 @@
 #include <set>
 #include <tuple>
 
+#include "planner/router_sweep.h"
 #include "planner/schedule.h"
 #include "planner/stages.h"
-#include "planner/whole_batch.h"
 
 namespace meshwright::search {
 using planner::Recompute;

@@ -1,4 +1,4 @@
-#include "planner/balance_parts.h"
+#include "planner/stages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "planner/head_blocks.h"
+#include "planner/step_pieces.h"
 
 #include <gtest/gtest.h>
 
