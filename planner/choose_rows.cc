@@ -1,11 +1,56 @@
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "planner/choosing.h"
+#include "planner/expert_groups.h"
 #include "planner/router_sweep.h"
 
 namespace meshwright::planner {
 
+using ir::FactorIndex;
+using ir::Op;
 using mesh::Sharding;
+
+namespace {
+
+constexpr size_t kRowDim = 0;
+constexpr size_t kGroupDim = 1;
+
+// The factor of dim `dim` of an operand, which is one of its own.
+FactorIndex FactorOf(const NodeAtHand& at, size_t operand, size_t dim) {
+  const ir::DimFactors& factors = at.rule.operands[operand][dim];
+  MW_CHECK(!factors.empty()) << ir::OpName(at.node.op) << " has no factor for dim " << dim;
+  return factors[0];
+}
+
+Status Misfit(const NodeAtHand& at, const std::string& axis, FactorIndex factor,
+              const Choosing& choosing) {
+  return InvalidArgument(fmt::format(
+      "{}={} does not divide the {} groups of experts of {}", axis, choosing.mesh.AxisSize(axis),
+      at.rule.factors[static_cast<size_t>(factor)].size, ir::OpName(at.node.op)));
+}
+
+// Tokens are on the way by row, where their rows are split; where every rank has all rows (a
+// program of few of them), each takes what its experts take, and results add up.
+Choice ByRowsOfChoices(const NodeAtHand& at, size_t choices, const std::string& axis,
+                       const Choosing& choosing) {
+  Choice choice{axis, std::nullopt, false};
+  if (SplitBy(at.views[choices].dims[kRowDim], axis)) {
+    choice.factor = FactorOf(at, choices, kRowDim);
+  } else if (at.node.op != Op::kDispatch) {
+    choice.factor = choosing.FollowOperands(at, axis);
+  }
+  return choice;
+}
+
+// Whether the rows that a device has of an operand can be split once more.
+bool HasRowsFor(const NodeAtHand& at, const std::string& axis, const Choosing& choosing) {
+  const ir::Dims& dims = choosing.graph.type(at.node.inputs[0]).dims;
+  const ir::Dims local = mesh::LocalDims(dims, WithoutAxis(at.views[0], axis), choosing.mesh);
+  return local[kRowDim] % choosing.mesh.AxisSize(axis) == 0;
+}
+
+}  // namespace
 
 Result<Choice> ChooseRows(const NodeAtHand& at, const std::string& axis, const Choosing& choosing) {
   Choice choice{axis, choosing.FollowOperands(at, axis), false};
@@ -32,6 +77,39 @@ Result<Choice> ChooseRows(const NodeAtHand& at, const std::string& axis, const C
     }
   }
   return choice;
+}
+
+// Products of experts are split by expert, tokens on their way to and from them by row: between the
+// two is an all-to-all. All else is split as other axes of rows split it.
+Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
+                             const Choosing& choosing) {
+  Choice choice{axis, std::nullopt, false};
+  switch (at.node.op) {
+    case Op::kGroupedMatmul:
+    case Op::kGroupedMatmulGrad:
+      choice.factor = FactorOf(at, 0, kGroupDim);
+      break;
+    case Op::kDispatch:
+    case Op::kCombine:
+      return ByRowsOfChoices(at, 1, axis, choosing);
+    case Op::kCombineGradWeights:
+      return ByRowsOfChoices(at, 2, axis, choosing);
+    case Op::kReshape:
+      if (!at.node.attrs.Has(kSplitAttr)) return ChooseRows(at, axis, choosing);
+      if (at.node.attrs.Int(kSplitAttr) == kByExperts) {
+        choice.factor = FactorOf(at, 0, kGroupDim);
+      } else if (HasRowsFor(at, axis, choosing)) {
+        choice.factor = FactorOf(at, 0, kRowDim);
+      } else {
+        choice.factor = choosing.FollowOperands(at, axis);
+        return choice;
+      }
+      break;
+    default:
+      return ChooseRows(at, axis, choosing);
+  }
+  if (choosing.CanSplit(at.rule, *choice.factor, axis)) return choice;
+  return Fail(Misfit(at, axis, *choice.factor, choosing));
 }
 
 }  // namespace meshwright::planner

@@ -27,7 +27,7 @@ std::optional<FactorIndex> TokensOfSums(const NodeAtHand& at, const std::string&
 
 constexpr size_t kRank = 4;  // of q, k, v, o and their gradients
 constexpr size_t kTokenDim = 1;
-constexpr size_t kHeadDim = 2;
+constexpr size_t kHeadsDim = 2;
 
 bool IsAttention(const ir::Node& node) {
   return node.op == Op::kAttention || node.op == Op::kAttentionGrad;
@@ -39,14 +39,14 @@ bool SharesHeads(const Layout& layout, const std::string& axis) {
 }
 
 // Heads of keys, where devices share heads in the place of tokens within attention.
-std::optional<FactorIndex> SharedHeads(const NodeAtHand& at, const std::string& axis,
-                                       const Choosing& choosing) {
+std::optional<FactorIndex> HeadsToShare(const NodeAtHand& at, const std::string& axis,
+                                        const Choosing& choosing) {
   const auto& [node, rule, views] = at;
   if (!SharesHeads(choosing.layout, axis) || !IsAttention(node) ||
       !SplitBy(views[0].dims[kTokenDim], axis)) {
     return std::nullopt;
   }
-  const FactorIndex heads = rule.operands[1][kHeadDim][0];
+  const FactorIndex heads = rule.operands[1][kHeadsDim][0];
   if (!choosing.CanSplit(rule, heads, axis)) return std::nullopt;
   return heads;
 }
@@ -56,7 +56,7 @@ std::optional<FactorIndex> TokensOfHeads(const NodeAtHand& at, const std::string
                                          const Choosing& choosing) {
   const auto& [node, rule, views] = at;
   for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].dims.size() != kRank || !SplitBy(views[i].dims[kHeadDim], axis)) continue;
+    if (views[i].dims.size() != kRank || !SplitBy(views[i].dims[kHeadsDim], axis)) continue;
     if (!IsAttention(choosing.graph.producer(node.inputs[i]))) continue;
     const ir::DimFactors& tokens = rule.operands[i][kTokenDim];
     if (!tokens.empty() && choosing.CanSplit(rule, tokens[0], axis)) return tokens[0];
@@ -85,7 +85,7 @@ Result<Choice> ChooseSequence(const NodeAtHand& at, const std::string& axis, Cho
     choice.factor = tokens;
     return choice;
   }
-  choice.factor = SharedHeads(at, axis, choosing);
+  choice.factor = HeadsToShare(at, axis, choosing);
   if (!choice.factor) choice.factor = TokensOfHeads(at, axis, choosing);
   if (!choice.factor) choice.factor = choosing.FollowOperands(at, axis);
   if (!choice.factor) choice.factor = TokensOfSums(at, axis, choosing);

@@ -73,7 +73,7 @@ struct NodeAtHand {
 
 struct Choosing {
   // suggest_up_to: the largest degree that errors name; sums_later: nodes that add what is summed
-  // later (planner/later_sums.h).
+  // later (planner/choosing.h).
   Choosing(const ir::Graph& step_graph, const StageAssignment& assignment, const Layout& of,
            const std::map<std::string, mesh::Sharding>& known, int64_t suggest_up_to_degree,
            const std::set<size_t>& later);

@@ -8,7 +8,7 @@
 //
 // Between rows and experts tokens are moved once in each direction: behind a dispatch, and before a
 // combine, stands a reshape to the same shape with the attribute kSplitAttr, whose value is split
-// by experts or by rows (planner/choose_experts.cc), so that the backward has what it reads where
+// by experts or by rows (planner/choose_rows.cc), so that the backward has what it reads where
 // it is.
 //
 // Thread rule: pure functions.

@@ -32,7 +32,7 @@ using planner::WithoutAxis;
 // Near enough to the best to tell alternatives apart.
 constexpr double kPriceGap = 1e-3;
 
-size_t Index(int i) { return static_cast<size_t>(i); }
+size_t At(int i) { return static_cast<size_t>(i); }
 
 bool SumsOverDevices(const Sharding& sharding) {
   return std::any_of(sharding.partial.begin(), sharding.partial.end(),
@@ -76,7 +76,7 @@ struct ShardingExplainer::State {
       const Node& node = step.graph.nodes[i];
       const int variable = VariableFor(i);
       if (variable == kNoVariable) continue;
-      if (!model.IsState(i)) members[Index(variable)].push_back(i);
+      if (!model.IsState(i)) members[At(variable)].push_back(i);
       if (node.op == ir::Op::kParam) variable_of[node.attrs.Str("name")] = variable;
       for (const ValueId value : node.outputs) {
         variable_of[fmt::format("%{}", value.value())] = variable;
@@ -111,7 +111,7 @@ struct ShardingExplainer::State {
   }
 
   std::string ChoiceText(const Variable& variable, size_t choice) const {
-    const Node& node = step.graph.nodes[Index(variable.node)];
+    const Node& node = step.graph.nodes[At(variable.node)];
     const auto text = [&](ValueId value, const Sharding& sharding) {
       return mesh::FormatSharding(step.graph.type(value), WithoutAxis(sharding, kMicro));
     };
@@ -136,7 +136,7 @@ struct ShardingExplainer::State {
 
   // Of a device: a param, or the first result for one microbatch.
   int64_t ChoiceBytes(const Variable& variable, size_t choice) const {
-    const Node& node = step.graph.nodes[Index(variable.node)];
+    const Node& node = step.graph.nodes[At(variable.node)];
     const Sharding& sharding = variable.kind == VariableKind::kParam
                                    ? variable.shardings[choice]
                                    : variable.strategies[choice].results[0];
@@ -146,22 +146,22 @@ struct ShardingExplainer::State {
   // ---- costs ----
 
   bool StartsAtSum(int variable, int choice) const {
-    const Variable& from = model.variables[Index(variable)];
+    const Variable& from = model.variables[At(variable)];
     if (from.kind == VariableKind::kParam) return false;
-    if (from.kind == VariableKind::kForm) return SumsOverDevices(from.shardings[Index(choice)]);
-    const std::vector<Sharding>& results = from.strategies[Index(choice)].results;
+    if (from.kind == VariableKind::kForm) return SumsOverDevices(from.shardings[At(choice)]);
+    const std::vector<Sharding>& results = from.strategies[At(choice)].results;
     return std::any_of(results.begin(), results.end(), SumsOverDevices);
   }
 
   ShardingCosts CostsOf(const std::vector<int>& choices) const {
     ShardingCosts costs;
     for (size_t i = 0; i < choices.size(); ++i) {
-      costs.compute_s += model.problem.nodes[i].cost_s[Index(choices[i])];
+      costs.compute_s += model.problem.nodes[i].cost_s[At(choices[i])];
     }
     for (const ChoiceEdge& edge : model.problem.edges) {
-      const int from = choices[Index(edge.from)];
+      const int from = choices[At(edge.from)];
       const auto columns = static_cast<size_t>(model.problem.choices_of(edge.to));
-      const double cost_s = edge.cost_s[Index(from) * columns + Index(choices[Index(edge.to)])];
+      const double cost_s = edge.cost_s[At(from) * columns + At(choices[At(edge.to)])];
       (StartsAtSum(edge.from, from) ? costs.reduce_s : costs.reshard_s) += cost_s;
     }
     return costs;
@@ -169,13 +169,13 @@ struct ShardingExplainer::State {
 
   // Of a variable with the others as they are: what it computes and the conversions around it.
   std::vector<double> OwnSeconds(int variable) const {
-    std::vector<double> seconds = model.problem.nodes[Index(variable)].cost_s;
+    std::vector<double> seconds = model.problem.nodes[At(variable)].cost_s;
     for (const ChoiceEdge& edge : model.problem.edges) {
       if (edge.from != variable && edge.to != variable) continue;
       const auto columns = static_cast<size_t>(model.problem.choices_of(edge.to));
       for (size_t c = 0; c < seconds.size(); ++c) {
-        const size_t row = edge.from == variable ? c : Index(chosen[Index(edge.from)]);
-        const size_t column = edge.to == variable ? c : Index(chosen[Index(edge.to)]);
+        const size_t row = edge.from == variable ? c : At(chosen[At(edge.from)]);
+        const size_t column = edge.to == variable ? c : At(chosen[At(edge.to)]);
         seconds[c] += edge.cost_s[row * columns + column];
       }
     }
@@ -186,7 +186,7 @@ struct ShardingExplainer::State {
   Result<std::vector<int>> Solve(const std::map<int, int>& fixed, bool within_memory) const {
     ChoiceProblem problem = within_memory ? model.problem : WithoutMoments(model.problem);
     for (const auto& [variable, choice] : fixed) {
-      std::vector<double>& cost_s = problem.nodes[Index(variable)].cost_s;
+      std::vector<double>& cost_s = problem.nodes[At(variable)].cost_s;
       for (size_t c = 0; c < cost_s.size(); ++c) {
         if (static_cast<int>(c) != choice) cost_s[c] = kForbidden;
       }
@@ -205,7 +205,7 @@ struct ShardingExplainer::State {
     for (size_t v = 0; v < model.variables.size(); ++v) {
       const Variable& variable = model.variables[v];
       if (variable.kind != VariableKind::kParam) continue;
-      const auto it = params.find(step.graph.nodes[Index(variable.node)].attrs.Str("name"));
+      const auto it = params.find(step.graph.nodes[At(variable.node)].attrs.Str("name"));
       if (it == params.end()) continue;
       const auto at = std::find(variable.shardings.begin(), variable.shardings.end(), it->second);
       if (at != variable.shardings.end()) {
@@ -220,7 +220,7 @@ struct ShardingExplainer::State {
     for (size_t v = 0; v < model.variables.size(); ++v) {
       const Variable& variable = model.variables[v];
       if (variable.kind != VariableKind::kNode) continue;
-      const NodeStrategy& own = rules.nodes[Index(variable.node)];
+      const NodeStrategy& own = rules.nodes[At(variable.node)];
       const auto same = [&](const NodeStrategy& strategy) {
         return strategy.operands == own.operands && strategy.results == own.results;
       };
@@ -260,11 +260,11 @@ struct ShardingExplainer::State {
 
   ShardingAlternative Price(int variable, int choice, const std::vector<double>& own_s) const {
     ShardingAlternative row;
-    row.alone_s = own_s[Index(choice)] - own_s[Index(chosen[Index(variable)])];
-    const Variable& subject = model.variables[Index(variable)];
-    row.text = ChoiceText(subject, Index(choice));
-    row.bytes = ChoiceBytes(subject, Index(choice));
-    row.chosen = chosen[Index(variable)] == choice;
+    row.alone_s = own_s[At(choice)] - own_s[At(chosen[At(variable)])];
+    const Variable& subject = model.variables[At(variable)];
+    row.text = ChoiceText(subject, At(choice));
+    row.bytes = ChoiceBytes(subject, At(choice));
+    row.chosen = chosen[At(variable)] == choice;
     const auto answer = Solve({{variable, choice}}, false);
     if (!answer.has_value()) return row;
     row.possible = true;
@@ -275,15 +275,15 @@ struct ShardingExplainer::State {
 
   ShardingExplanation ExplainVariable(int variable) const {
     ShardingExplanation table;
-    table.name = NodeName(Index(model.variables[Index(variable)].node));
-    for (const size_t node : members[Index(variable)]) table.alike.push_back(NodeName(node));
+    table.name = NodeName(At(model.variables[At(variable)].node));
+    for (const size_t node : members[At(variable)]) table.alike.push_back(NodeName(node));
     const std::vector<double> own_s = OwnSeconds(variable);
     std::vector<int> order(own_s.size());
     for (size_t c = 0; c < order.size(); ++c) order[c] = static_cast<int>(c);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      const bool first = a == chosen[Index(variable)];
-      const bool second = b == chosen[Index(variable)];
-      return first != second ? first : own_s[Index(a)] < own_s[Index(b)];
+      const bool first = a == chosen[At(variable)];
+      const bool second = b == chosen[At(variable)];
+      return first != second ? first : own_s[At(a)] < own_s[At(b)];
     });
     if (order.size() > options.most_priced) {
       table.unpriced = order.size() - options.most_priced;
@@ -300,9 +300,9 @@ struct ShardingExplainer::State {
 
   // The node that computes with a param in the forward, behind its cast.
   int ReaderOf(int variable) const {
-    const Variable& param = model.variables[Index(variable)];
+    const Variable& param = model.variables[At(variable)];
     if (param.kind != VariableKind::kParam) return kNoVariable;
-    ValueId value = step.graph.nodes[Index(param.node)].outputs[0];
+    ValueId value = step.graph.nodes[At(param.node)].outputs[0];
     for (size_t i = 0; i < step.graph.nodes.size(); ++i) {
       const Node& node = step.graph.nodes[i];
       const bool reads =

@@ -7,7 +7,7 @@
 // in which it is summed over the microbatches (as produced: one reduction per step; split: ZeRO-2).
 // The optimizer's state is stored as the optimizer node is split (over the data axis: ZeRO-1).
 // Forward, backward and update are one problem, so that they agree about weights. Equal layers
-// choose once (search/repeated_layers.h).
+// choose once (search/short_model.h).
 //
 // What it costs: seconds per step of all devices along the way of one value: nodes by an interface,
 // conversions by their cheapest path with a link per axis, each times how often per step it
