@@ -49,6 +49,7 @@ class Partitioner {
         strategies_(strategies),
         layout_(layout),
         users_(graph.Users()),
+        constant_(FindConstants(graph)),
         versions_(result_.tensors, layout.microbatches) {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       meshes_.push_back(PlanningMesh(layout, stage));
@@ -57,7 +58,6 @@ class Partitioner {
   }
 
   Result<Partition> Run(int64_t bucket_bytes) {
-    MarkConstants();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].op == Op::kParam || constant_[i]) continue;
       for (const PieceKey& key : PlacesOf(i)) {
@@ -133,20 +133,6 @@ class Partitioner {
   }
 
   // ---- moving values into a piece ----
-
-  // Constants and what forward and backward make of them alone. They have no place: every piece
-  // that reads one computes the block that it needs.
-  void MarkConstants() {
-    constant_.assign(graph_.nodes.size(), false);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& node = graph_.nodes[i];
-      const bool derived = !node.inputs.empty() && node.phase != Phase::kUpdate &&
-                           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-                             return constant_[ProducerIndex(input)];
-                           });
-      constant_[i] = node.op == Op::kConstant || node.op == Op::kRandomNormal || derived;
-    }
-  }
 
   // The local id of (value, required) in `key`, converting or importing as needed.
   Result<ValueId> Get(const PieceKey& key, ValueId value, const Sharding& required) {
@@ -581,11 +567,11 @@ class Partitioner {
   std::vector<mesh::Mesh> meshes_;            // per stage
   std::vector<Strategies> stage_strategies_;  // per stage, where they differ
   const IdVector<ValueId, std::vector<NodeId>> users_;
+  const std::vector<bool> constant_;  // per node
   Partition result_;
   ValueVersions versions_;
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
-  std::vector<bool> constant_;  // per node
 };
 
 }  // namespace

@@ -222,6 +222,19 @@ class Assigner {
 
 }  // namespace
 
+std::vector<bool> FindConstants(const Graph& graph) {
+  std::vector<bool> constant(graph.nodes.size(), false);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const bool derived = !node.inputs.empty() && node.phase != Phase::kUpdate &&
+                         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+                           return constant[graph.value(input).producer.index()];
+                         });
+    constant[i] = node.op == Op::kConstant || node.op == Op::kRandomNormal || derived;
+  }
+  return constant;
+}
+
 int LayerCount(const Graph& graph) {
   int count = 0;
   for (const Node& node : graph.nodes) count = std::max(count, node.layer + 1);

@@ -41,6 +41,10 @@ struct StageAssignment {
 
 int LayerCount(const ir::Graph& graph);
 
+// Per node whether it is a constant, or what forward and backward make of constants alone: it has
+// no place, and who reads it computes the block that it needs.
+std::vector<bool> FindConstants(const ir::Graph& graph);
+
 // Writes the layer that a node is computed with into nodes that have none (ir/layers.h), so that
 // their gradients stay in their stage. A graph without layers stays as it is.
 ir::Graph FillLayers(ir::Graph loss);

@@ -7,25 +7,11 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "planner/simulate.h"
 
 namespace meshwright::planner {
 namespace {
-
-std::string Quote(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
 
 std::string RunEvent(const ir::Program& program, const Span& span) {
   const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
@@ -33,11 +19,11 @@ std::string RunEvent(const ir::Program& program, const Span& span) {
   const std::string piece = ExecutablePiece(executable);
   const double begin_us = span.begin_s * 1e6;
   return fmt::format(
-      R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+      R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
       R"("args":{{"microbatch":{},"instruction":{}}}}})",
-      Quote(fmt::format("{} mb={}", executable.graph->name, run.microbatch)), PieceCategory(piece),
-      program.stage.value(), program.device.value(), begin_us, span.end_s * 1e6 - begin_us,
-      run.microbatch, span.instruction);
+      JsonEscape(fmt::format("{} mb={}", executable.graph->name, run.microbatch)),
+      PieceCategory(piece), program.stage.value(), program.device.value(), begin_us,
+      span.end_s * 1e6 - begin_us, run.microbatch, span.instruction);
 }
 
 void AddNames(std::span<const ir::Program> programs, std::vector<std::string>& events) {

@@ -50,7 +50,7 @@ class ModelMaker {
   Result<IntraModel> Run() {
     MW_TRY(MakeMesh());
     MW_TRY(ChooseBase());
-    MarkConstants();
+    model_.constant = planner::FindConstants(graph());
     MatchNodes();
     MW_TRY(CheckPins());
     model_.variable_of.assign(graph().nodes.size(), kNoVariable);
@@ -138,19 +138,6 @@ class ModelMaker {
     strategy.results = {Sharding::Replicated(0)};
     strategy.expansion = planner::Expansion::kGroupedSum;
     return strategy;
-  }
-
-  // As planner::MakePartition has it: what follows from nothing is computed where it is read.
-  void MarkConstants() {
-    model_.constant.assign(graph().nodes.size(), false);
-    for (size_t i = 0; i < graph().nodes.size(); ++i) {
-      const Node& node = graph().nodes[i];
-      const bool derived = !node.inputs.empty() && node.phase != Phase::kUpdate &&
-                           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-                             return model_.constant[model_.ProducerOf(input)];
-                           });
-      model_.constant[i] = node.op == Op::kConstant || node.op == Op::kRandomNormal || derived;
-    }
   }
 
   // Equal nodes that microbatches treat alike.

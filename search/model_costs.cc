@@ -22,22 +22,6 @@ using mesh::Sharding;
 // Messages of this size show what a byte costs.
 constexpr double kLargeBytes = 4 << 20;
 
-// The devices that differ from `mesh`'s first one in the coordinate of one axis, for every such
-// group. Positions are row-major: data, tensor.
-std::vector<std::vector<int>> GroupsOf(const mesh::Mesh& mesh, const std::string& axis) {
-  std::map<std::vector<int64_t>, std::vector<int>> groups;
-  for (size_t position = 0; position < mesh.devices.size(); ++position) {
-    std::vector<int64_t> others = mesh.CoordsOf(static_cast<int64_t>(position));
-    for (size_t a = 0; a < mesh.axes.size(); ++a) {
-      if (mesh.axes[a].name == axis) others[a] = 0;
-    }
-    groups[others].push_back(mesh.devices[position].value());
-  }
-  std::vector<std::vector<int>> result;
-  for (auto& [others, devices] : groups) result.push_back(std::move(devices));
-  return result;
-}
-
 // What a byte costs shows a large all-reduce; what a call costs lies between those of an all-reduce
 // and of its halves, which have half its messages.
 LinkCost LinkOfGroup(const planner::CostModel& costs, const std::vector<int>& devices) {
@@ -103,7 +87,11 @@ class ModelCosts final : public IntraCosts {
   void AddLinks(const mesh::Mesh& mesh, const ir::MeshAxis& axis) {
     if (axis.size == 1) return;
     LinkCost& worst = links_.try_emplace(axis.name, LinkCost{0, 0}).first->second;
-    for (const std::vector<int>& devices : GroupsOf(mesh, axis.name)) {
+    for (int64_t position = 0; position < mesh.device_count(); ++position) {
+      const std::vector<DeviceIndex> group = mesh.GroupOf(position, {axis.name});
+      if (group.front() != mesh.devices[static_cast<size_t>(position)]) continue;  // known
+      std::vector<int> devices;
+      for (const DeviceIndex device : group) devices.push_back(device.value());
       worst = mesh::Slower(worst, LinkOfGroup(costs_, devices));
     }
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <memory>
 #include <utility>
 
 #include "base/text.h"
@@ -153,43 +152,6 @@ mesh::Mesh MeshOf(const planner::Layout& layout) {
   return mesh;
 }
 
-class PinnedRules {
- public:
-  explicit PinnedRules(std::string pins) : pins_(std::move(pins)) {}
-
-  Result<planner::Strategies> Choose(const ir::Graph& graph, const planner::StageAssignment& stages,
-                                     const planner::Layout& layout,
-                                     const std::map<std::string, Sharding>& known_params) const {
-    if (!known_params.empty()) return ChooseEvaluation(graph, stages, layout, known_params);
-    MW_ASSIGN_OR_RETURN(const auto pinned, PinnedParams(pins_, graph, layout));
-    MW_ASSIGN_OR_RETURN(planner::Strategies strategies,
-                        planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(pinned), layout.tensor()));
-    planner::ApplyZero(graph, layout, strategies);
-    for (const auto& [name, sharding] : pinned) {
-      const auto it = strategies.params.find(name);
-      if (it != strategies.params.end() && it->second == sharding) continue;
-      return Fail(FailedPrecondition(
-          fmt::format("the rules cannot store {} as {}", name, FormatPinnedSharding(sharding))));
-    }
-    return strategies;
-  }
-
- private:
-  // As planner::MakePlanOf does by the rules.
-  static Result<planner::Strategies> ChooseEvaluation(
-      const ir::Graph& graph, const planner::StageAssignment& stages, const planner::Layout& layout,
-      const std::map<std::string, Sharding>& stored) {
-    MW_ASSIGN_OR_RETURN(planner::Strategies strategies,
-                        planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(stored), layout.tensor()));
-    planner::ReadShardedParams(graph, stored, strategies);
-    return strategies;
-  }
-
-  const std::string pins_;
-};
-
 }  // namespace
 
 Result<std::vector<ShardingPin>> ParseShardingPins(std::string_view text) {
@@ -246,10 +208,30 @@ Result<std::map<std::string, Sharding>> PinnedParams(const std::string& pins,
 
 planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job) {
   if (job.parallel.sharding_pins.empty()) return {};
-  const auto rules = std::make_shared<const PinnedRules>(job.parallel.sharding_pins);
-  return [rules](const ir::Graph& graph, const planner::StageAssignment& stages,
-                 const planner::Layout& layout, const std::map<std::string, Sharding>& known) {
-    return rules->Choose(graph, stages, layout, known);
+  using planner::Strategies;
+  return [pins = job.parallel.sharding_pins](
+             const ir::Graph& graph, const planner::StageAssignment& stages,
+             const planner::Layout& layout,
+             const std::map<std::string, Sharding>& stored) -> Result<Strategies> {
+    std::map<std::string, Sharding> pinned = stored;
+    if (stored.empty()) {
+      MW_ASSIGN_OR_RETURN(pinned, PinnedParams(pins, graph, layout));
+    }
+    MW_ASSIGN_OR_RETURN(Strategies strategies,
+                        planner::ChooseStrategies(graph, stages, layout,
+                                                  planner::WholeOverData(pinned), layout.tensor()));
+    if (!stored.empty()) {  // of another program, as planner::MakePlanOf does by the rules
+      planner::ReadShardedParams(graph, stored, strategies);
+      return strategies;
+    }
+    planner::ApplyZero(graph, layout, strategies);
+    for (const auto& [name, sharding] : pinned) {
+      const auto it = strategies.params.find(name);
+      if (it != strategies.params.end() && it->second == sharding) continue;
+      return Fail(FailedPrecondition(
+          fmt::format("the rules cannot store {} as {}", name, FormatPinnedSharding(sharding))));
+    }
+    return strategies;
   };
 }
 
