@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "ir/parallel_pins.h"
-#include "search/sharding_pins.h"
 
 namespace meshwright::search {
 namespace {
@@ -31,29 +30,44 @@ StepParts PartsOf(const planner::Forecast& forecast) {
   return parts;
 }
 
-// An axis, with what pins it.
+// An axis, with what pins it. How a group shares something is asked of its own degree, which stays.
 struct AxisRow {
   const char* axis;
   const char* pin;  // its name in ir::Pins()
   int64_t (*degree)(const Layout&);
+  bool of_meshes = false;  // that stages may name
+  int64_t (*group)(const Layout&) = nullptr;
+  int64_t ir::ParallelSpec::*kept = nullptr;
+  const char* alone = "there is one device";  // where there is nothing to try
 };
 
 constexpr std::array<AxisRow, 7> kRows = {{
-    {"pipeline", "pipeline", [](const Layout& layout) { return layout.pipeline; }},
-    {"data", "data", [](const Layout& layout) { return layout.data(); }},
+    {"pipeline", "pipeline", [](const Layout& layout) { return layout.pipeline; }, true},
+    {"data", "data", [](const Layout& layout) { return layout.data(); }, true},
     {"context", "context", [](const Layout& layout) { return layout.context(); }},
-    {"tensor", "tensor", [](const Layout& layout) { return layout.tensor(); }},
+    {"tensor", "tensor", [](const Layout& layout) { return layout.tensor(); }, true},
     {"expert", "expert", [](const Layout& layout) { return layout.expert(); }},
     {"sequence", "sequence_parallel",
-     [](const Layout& layout) { return int64_t{layout.sequence_parallel}; }},
-    {"zero", "zero", [](const Layout& layout) { return layout.zero; }},
+     [](const Layout& layout) { return int64_t{layout.sequence_parallel}; }, false,
+     [](const Layout& layout) { return layout.tensor(); }, &ir::ParallelSpec::tensor,
+     "tensor is 1: there is no group whose devices could share the rows between products"},
+    {"zero", "zero", [](const Layout& layout) { return layout.zero; }, false,
+     [](const Layout& layout) { return layout.data(); }, &ir::ParallelSpec::data,
+     "data is 1: there are no replicas that could share their state"},
 }};
 
-const ir::Pin* PinOf(const char* name) {
-  for (const ir::Pin& pin : ir::Pins()) {
-    if (std::string_view(pin.name) == name) return &pin;
-  }
-  return nullptr;
+const ir::Pin& PinOf(const AxisRow& row) {
+  const auto pins = ir::Pins();
+  const auto pin = std::find_if(pins.begin(), pins.end(), [&](const ir::Pin& other) {
+    return std::string_view(other.name) == row.pin;
+  });
+  MW_CHECK(pin != pins.end()) << "nothing pins " << row.axis;
+  return *pin;
+}
+
+std::string DegreeText(const AxisRow& row, int64_t degree) {
+  if (row.kept == &ir::ParallelSpec::tensor) return degree != 0 ? "on" : "off";
+  return std::to_string(degree);
 }
 
 class AxisExplainer {
@@ -67,75 +81,40 @@ class AxisExplainer {
   }
 
  private:
-  static bool IsSwitch(const AxisRow& row) { return std::string_view(row.axis) == "sequence"; }
-  static std::string DegreeText(const AxisRow& row, int64_t degree) {
-    if (IsSwitch(row)) return degree != 0 ? "on" : "off";
-    return std::to_string(degree);
-  }
-
   AxisReason ReasonOf(const AxisRow& row) const {
+    const Layout& layout = in_.plan.layout;
+    const int64_t degree = row.degree(layout);
     AxisReason reason;
     reason.axis = row.axis;
-    const int64_t degree = row.degree(in_.plan.layout);
     reason.degree = DegreeText(row, degree);
-    const ir::Pin* pin = PinOf(row.pin);
-    reason.key = pin == nullptr ? "" : pin->key;
-    reason.decision = DecisionOf(row, pin);
+    reason.key = PinOf(row).key;
+    reason.decision = DecisionOf(row);
     if (reason.decision == AxisDecision::kPinned) return reason;
-    reason.refused = NothingToTry(row);
-    if (!reason.refused.empty()) return reason;
-    if (reason.decision == AxisDecision::kByRules) return reason;
-    const int64_t other = OtherDegree(row, degree);
+    // What has no other degree on these devices, with this model, or in this layout.
+    const bool alone = row.group ? row.group(layout) == 1 : in_.topology.devices.size() == 1;
+    if (alone) reason.refused = row.alone;
+    if (alone || reason.decision == AxisDecision::kByRules) return reason;
+    const int64_t none = row.group ? 0 : 1;
+    const int64_t other = degree == none ? none + 1 : none;
     reason.other = DegreeText(row, other);
     Take(ForecastOfSearch(row, other), row.pin, reason);
     return reason;
   }
 
-  AxisDecision DecisionOf(const AxisRow& row, const ir::Pin* pin) const {
+  AxisDecision DecisionOf(const AxisRow& row) const {
     const ir::ParallelSpec& asked = in_.job.parallel;
-    const std::string text = pin == nullptr ? "" : ir::PinText(*pin, asked);
-    const bool open = pin != nullptr && pin->open != nullptr && text == pin->open;
-    const bool by_stage = !asked.stage_meshes.empty() && (std::string_view(row.axis) == "data" ||
-                                                          std::string_view(row.axis) == "tensor" ||
-                                                          std::string_view(row.axis) == "pipeline");
-    if (by_stage) return AxisDecision::kPinned;
-    if (!open) return AxisDecision::kPinned;
+    const ir::Pin& pin = PinOf(row);
+    const bool open = pin.open != nullptr && ir::PinText(pin, asked) == pin.open;
+    if (!open || (row.of_meshes && !asked.stage_meshes.empty())) return AxisDecision::kPinned;
     const bool rules = !LeavesOpen(in_.job) || in_.job.trained() == nullptr;
     return rules ? AxisDecision::kByRules : AxisDecision::kSearched;
-  }
-
-  // What has no other degree on these devices, with this model, or in this layout.
-  std::string NothingToTry(const AxisRow& row) const {
-    const Layout& layout = in_.plan.layout;
-    const std::string_view axis = row.axis;
-    if (axis == "sequence" && layout.tensor() == 1) {
-      return "tensor is 1: there is no group whose devices could share the rows between products";
-    }
-    if (axis == "zero" && layout.data() == 1) {
-      return "data is 1: there are no replicas that could share their state";
-    }
-    if (in_.topology.devices.size() == 1 && axis != "sequence" && axis != "zero") {
-      return "there is one device";
-    }
-    return "";
-  }
-
-  static int64_t OtherDegree(const AxisRow& row, int64_t degree) {
-    const std::string_view axis = row.axis;
-    if (axis == "sequence" || axis == "zero") return degree == 0 ? 1 : 0;
-    return degree == 1 ? 2 : 1;
   }
 
   // The job searched with one more pin.
   Result<planner::Forecast> ForecastOfSearch(const AxisRow& row, int64_t other) const {
     ir::JobRequest job = in_.job;
-    const std::string_view axis = row.axis;
-    const ir::Pin* pin = PinOf(row.pin);
-    if (pin == nullptr) return Fail(Internal("an axis without a pin"));
-    // On and off, or how much is shared, says nothing of another group.
-    if (axis == "sequence") job.parallel.tensor = in_.plan.layout.tensor();
-    if (axis == "zero") job.parallel.data = in_.plan.layout.data();
-    MW_TRY(ir::SetPin(*pin, DegreeText(row, other), job.parallel));
+    if (row.kept) job.parallel.*row.kept = row.group(in_.plan.layout);
+    MW_TRY(ir::SetPin(PinOf(row), DegreeText(row, other), job.parallel));
     FindOptions options;
     options.timeout_ms = in_.timeout_ms;
     options.patience_ms = in_.timeout_ms;
