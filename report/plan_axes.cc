@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "report/plan_search_report.h"
 
 namespace meshwright::report {
 namespace {
@@ -54,7 +55,8 @@ std::string WhyOf(const AxisReason& reason) {
   return "";
 }
 
-std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s) {
+std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s,
+                       const search::DeciderCounts& deciders) {
   MW_CHECK(!reasons.empty() && step_s > 0) << reasons.size() << " axes of a step of " << step_s;
   std::vector<std::vector<std::string>> rows;
   for (const AxisReason& reason : reasons) {
@@ -65,10 +67,12 @@ std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s) {
          fmt::format(
              "The step is {}. Each other degree was planned and forecast, with all that the job "
              "leaves open\nsearched anew.\n",
-             FormatDuration(step_s));
+             FormatDuration(step_s)) +
+         DecidersLine(deciders);
 }
 
-std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s) {
+std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s,
+                     const search::DeciderCounts& deciders) {
   nlohmann::ordered_json axes = nlohmann::ordered_json::array();
   for (const AxisReason& reason : reasons) {
     nlohmann::ordered_json object = {{"axis", reason.axis},
@@ -86,7 +90,11 @@ std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s) {
     if (!reason.refused.empty()) object["refused"] = reason.refused;
     axes.push_back(std::move(object));
   }
-  const nlohmann::ordered_json object = {{"step_s", step_s}, {"axes", axes}};
+  nlohmann::ordered_json decided = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < deciders.times.size(); ++i) {
+    if (deciders.times[i] > 0) decided[search::kDeciderNames[i]] = deciders.times[i];
+  }
+  const nlohmann::ordered_json object = {{"step_s", step_s}, {"axes", axes}, {"deciders", decided}};
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -96,7 +104,8 @@ std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& top
                                        planned.forecast, timeout_ms};
   const std::vector<AxisReason> reasons = search::ExplainAxes(input, clock);
   const double step_s = planned.forecast.step_s;
-  return json ? AxesJson(reasons, step_s) : FormatAxes(reasons, step_s);
+  const search::DeciderCounts& deciders = planned.found.found.deciders;
+  return json ? AxesJson(reasons, step_s, deciders) : FormatAxes(reasons, step_s, deciders);
 }
 
 }  // namespace meshwright::report

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "mesh/topology.h"
 #include "report/plan_job.h"
+#include "search/deciders.h"
 #include "search/explain_axes.h"
 
 namespace meshwright::report {
@@ -18,9 +19,11 @@ namespace meshwright::report {
 std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& topology, bool json,
                             int64_t timeout_ms, const Clock& clock);
 
-// A line per axis.
-std::string FormatAxes(const std::vector<search::AxisReason>& reasons, double step_s);
-std::string AxesJson(const std::vector<search::AxisReason>& reasons, double step_s);
+// A line per axis, and how often each solver and rule decided something of the plan.
+std::string FormatAxes(const std::vector<search::AxisReason>& reasons, double step_s,
+                       const search::DeciderCounts& deciders);
+std::string AxesJson(const std::vector<search::AxisReason>& reasons, double step_s,
+                     const search::DeciderCounts& deciders);
 
 // Why the degree is what it is, as a sentence.
 std::string WhyOf(const search::AxisReason& reason);

@@ -24,7 +24,8 @@ double Correction(const search::FoundLayout& found, const PlanFigures& plan) {
   return 1;
 }
 
-// "decided by equal stages 1, forecasts 1"; "" where nothing was searched.
+}  // namespace
+
 std::string DecidersLine(const search::DeciderCounts& deciders) {
   std::string text;
   for (size_t i = 0; i < deciders.times.size(); ++i) {
@@ -34,8 +35,6 @@ std::string DecidersLine(const search::DeciderCounts& deciders) {
   }
   return text.empty() ? "" : text + "\n";
 }
-
-}  // namespace
 
 std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan) {
   if (found.best.empty()) return DecidersLine(found.deciders);

@@ -21,6 +21,9 @@ namespace meshwright::report {
 // often each solver and rule decided. "" where the job left nothing to the search.
 std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan);
 
+// "decided by equal stages 1, forecasts 1"; "" where nothing was searched.
+std::string DecidersLine(const search::DeciderCounts& deciders);
+
 // One line, rewritten in place, that appears when a search takes long and goes when it ends.
 class SearchProgress {
  public:

@@ -52,6 +52,8 @@ TEST(PlanAxes, OfAPlanHaveALineEachInBothForms) {
       nlohmann::json::parse(ExplainPlanAxes(*planned, topology, true, 1'000, kStill));
   ASSERT_EQ(object["axes"].size(), 7u);
   EXPECT_EQ(object["step_s"], planned->forecast.step_s);
+  EXPECT_EQ(object["deciders"]["equal stages"], 1);
+  EXPECT_THAT(text, HasSubstr("\ndecided by equal stages 1"));
   for (const auto& axis : object["axes"]) {
     EXPECT_THAT(text, HasSubstr("\n" + axis["axis"].get<std::string>()));
     EXPECT_THAT(text, HasSubstr(axis["why"].get<std::string>()));
