@@ -14,7 +14,7 @@
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
-#include "search/fingerprint.h"
+#include "search/plan_cache.h"
 #include "search/sharding_pins.h"
 
 #define TOML_EXCEPTIONS 0

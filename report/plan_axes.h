@@ -1,4 +1,4 @@
-// Why a plan uses each axis or does not (search/explain_axes.h), for people and as JSON:
+// Why a plan uses each axis or does not (search/explain_plan.h), for people and as JSON:
 // `meshwright plan explain JOB`.
 //
 // Thread rule: pure functions.
@@ -11,7 +11,7 @@
 #include "mesh/topology.h"
 #include "report/plan_job.h"
 #include "search/deciders.h"
-#include "search/explain_axes.h"
+#include "search/explain_plan.h"
 
 namespace meshwright::report {
 

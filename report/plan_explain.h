@@ -9,8 +9,8 @@
 #include "base/result.h"
 #include "mesh/topology.h"
 #include "report/plan_job.h"
+#include "search/explain_plan.h"
 #include "search/explain_shardings.h"
-#include "search/explain_stage.h"
 
 namespace meshwright::report {
 

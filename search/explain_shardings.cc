@@ -18,7 +18,6 @@
 #include "search/choice_solver.h"
 #include "search/find_shardings.h"
 #include "search/intra_model.h"
-#include "search/model_costs.h"
 
 namespace meshwright::search {
 namespace {

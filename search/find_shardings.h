@@ -2,16 +2,26 @@
 //
 // The layout's degrees are the axes; "data" splits the rows of the batch, as everywhere, and
 // whatever else the search likes of weights, gradients and optimizer state (ZeRO per tensor);
-// "tensor" splits what is cheapest. Seconds are those of search/model_costs.h, the budget is the
+// "tensor" splits what is cheapest. Seconds are those of MakeModelCosts, the budget is the
 // memory of the smallest device. ZeRO that the job asks for is the least that is split: the
 // optimizer's state (1 and above) and the weights (3) are stored as planner/zero.h stores them.
 //
 // The evaluation reads the weights where the step has them, and is free in the rest.
 //
-// Thread rule: choosers are immutable and may be called from any threads, but for who counts.
+// Seconds are by the cost model of planner/cost_model.h. A node is priced as the local node that a
+// device runs: the rate of its class of kernels on its local shape. Programs are SPMD, so that
+// every stage takes the time of its slowest device; one problem has one price, so the slowest kind
+// of device of the layout counts. A collective takes the worst of its axis's groups in any stage.
+//
+// Nodes are priced one by one, as the search chooses them; the fusion of elementwise nodes that
+// comes behind it (compile/compile.h) is not seen.
+//
+// Thread rule: costs and choosers are immutable and may be called from any threads, but for who
+// counts.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/clock.h"
 #include "ir/job.h"
@@ -21,6 +31,11 @@
 #include "search/intra_problem.h"
 
 namespace meshwright::search {
+
+// The seconds of an intra-operator problem (search/intra_problem.h) on the devices of a layout. Of
+// the axes data and tensor. REQUIRES: the topology has layout.device_count() devices.
+std::unique_ptr<const IntraCosts> MakeModelCosts(const mesh::Topology& topology,
+                                                 const planner::Layout& layout);
 
 struct ShardingSearch {
   int64_t timeout_ms = 5'000;         // of each problem

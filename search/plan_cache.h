@@ -5,17 +5,32 @@
 // end with a checksum; one that does not hold, or that was written for another key, is a note and a
 // search.
 //
-// Thread rule: FormatPlanEntry, ParsePlanEntry and PlanCacheKey are pure; a PlanCache may be used
-// from any threads.
+// What plans depend on is a fingerprint: a short text that is equal when it is equal.
+//
+// Thread rule: fingerprints, FormatPlanEntry, ParsePlanEntry and PlanCacheKey are pure; a PlanCache
+// may be used from any threads.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "ir/job.h"
+#include "mesh/topology.h"
 #include "search/find_layout.h"
 
 namespace meshwright::search {
+
+// Model, batch, sequence, types and optimizer: all of a job that the planner reads but
+// JobRequest::parallel. 64 hexadecimal digits, as of all of these.
+std::string JobFingerprint(const ir::JobRequest& job);
+
+// What a job pins and leaves open.
+std::string ParallelFingerprint(const ir::ParallelSpec& parallel);
+
+// Devices with their memory, profiles and hosts, and the links. Names of workers and hosts do not
+// count: which devices are together does.
+std::string TopologyFingerprint(const mesh::Topology& topology);
 
 // Where entries are: small texts by key.
 class PlanCache {

@@ -1,5 +1,5 @@
 // Reasons for axes are what the search and the planner say of another degree.
-#include "search/explain_axes.h"
+#include "search/explain_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

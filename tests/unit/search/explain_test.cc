@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "search/choice_problem.h"
+#include "search/explain_plan.h"
 #include "search/explain_shardings.h"
-#include "search/explain_stage.h"
 #include "search/find_layout.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"

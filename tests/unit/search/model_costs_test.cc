@@ -1,6 +1,5 @@
 // What the search of shardings is told a node, a link and a whole step cost, against the cost model
 // and the forecast of the programs that are made of its answer.
-#include "search/model_costs.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

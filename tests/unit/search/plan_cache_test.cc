@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "search/fingerprint.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"

@@ -11,7 +11,7 @@
 #include "models/mixture.h"
 #include "planner/forecast.h"
 #include "planner/resolve_layout.h"
-#include "search/explain_axes.h"
+#include "search/explain_plan.h"
 #include "search/find_layout.h"
 #include "search/least_memory.h"
 #include "search/open_choices.h"
