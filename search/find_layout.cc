@@ -371,7 +371,7 @@ class Finder {
     if (!pinned.stage_meshes.empty()) return PricePinnedMeshes();
     const bool open = pinned.data == 0 && pinned.tensor == 0 && pinned.pipeline != 1 &&
                       pinned.expert <= 1 && pinned.context <= 1 && pinned.part_layers.empty() &&
-                      !choices_.StageSchedules().empty();
+                      choices_.MayHoldOnePart();
     const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
     if (!open || !worth || device_count_ == 1) return OkStatus();
     for (const bool sequence_parallel : choices_.SequenceModes(2)) {

@@ -169,14 +169,11 @@ std::vector<planner::Layout> OpenChoices::Members(
   return members;
 }
 
-std::vector<std::string> OpenChoices::StageSchedules() const {
-  if (job_.parallel.chunks > 1) return {};
+bool OpenChoices::MayHoldOnePart() const {
   const std::string& wanted = job_.parallel.schedule;
-  if (wanted == "auto") return {"1f1b", "zb-h1", "zb-h2"};
-  for (const char* whole : {"1f1b", "gpipe", "zb-h1", "zb-h2"}) {
-    if (wanted == whole) return {wanted};
-  }
-  return {};
+  const auto shape = planner::ShapeOfSchedule(wanted == "auto" ? "1f1b" : wanted, /*stages=*/2,
+                                              static_cast<int>(job_.parallel.chunks));
+  return shape.has_value() && shape->chunks == 1;
 }
 
 namespace {

@@ -47,8 +47,8 @@ class OpenChoices {
   // Open where the tensor degree is.
   std::vector<bool> SequenceModes(int64_t tensor) const;
   std::vector<std::string> Schedules(int64_t pipeline) const;
-  // Those in which a stage holds one part of the model.
-  std::vector<std::string> StageSchedules() const;
+  // Whether there is a schedule in which each of several stages holds one part of the model.
+  bool MayHoldOnePart() const;
   std::vector<int> Chunks(const std::string& schedule, int64_t pipeline) const;  // 0: as usual
   std::vector<int64_t> ZeroStages(int64_t data) const;
   // Every legal schedule, number of chunks and ZeRO stage of these degrees and microbatches.
