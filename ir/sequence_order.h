@@ -4,7 +4,7 @@
 // queries see everything. In zigzag order the sequence is cut into 2 * parts chunks, and block p
 // holds the chunks p and 2 * parts - 1 - p: every block has as much to do as any other, with each
 // block of keys. A graph says the order in the attributes of the ops that know positions
-// (planner/token_order.h writes them); all others compute on tokens wherever they lie.
+// (planner/job_on_axes.h writes them); all others compute on tokens wherever they lie.
 //
 // Thread rule: values, pure functions. Source: zigzag ring attention of
 // zhuzilin/ring-flash-attention, 2024.

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "planner/choosing.h"
-#include "planner/expert_groups.h"
+#include "planner/job_on_axes.h"
 #include "planner/router_sweep.h"
 
 namespace meshwright::planner {

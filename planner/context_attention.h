@@ -78,7 +78,7 @@ Result<Layout> ResolveContextAttention(const ir::JobRequest& job, const Layout& 
 
 // Every attention with heads that the devices can share. REQUIRES: a layout that
 // ResolveContextAttention gave, of heads that are shared; packed attention is no more
-// (planner/token_order.h).
+// (planner/job_on_axes.h).
 Result<ir::JobRequest> WithSharedHeads(const ir::JobRequest& job, const Layout& layout);
 
 }  // namespace meshwright::planner

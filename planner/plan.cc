@@ -12,6 +12,7 @@
 #include "ir/verify.h"
 #include "planner/cost_model.h"
 #include "planner/evaluation.h"
+#include "planner/job_on_axes.h"
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"

@@ -9,14 +9,11 @@
 #include "base/parallel.h"
 #include "compile/compile.h"
 #include "ir/schema.h"
-#include "planner/context_attention.h"
-#include "planner/expert_groups.h"
 #include "planner/partition.h"
 #include "planner/recompute.h"
 #include "planner/reduce_in_place.h"
 #include "planner/router_sweep.h"
 #include "planner/tiers.h"
-#include "planner/token_order.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
 
@@ -58,20 +55,6 @@ std::vector<int> PartOfLayers(const ir::Graph& graph, const Layout& layout, int 
 }
 
 }  // namespace
-
-Result<JobOnAxes> PlaceOnAxes(const ir::JobRequest& job, const Layout& layout) {
-  JobOnAxes placed{job, layout, {}};
-  if (layout.expert() > 1) {
-    MW_ASSIGN_OR_RETURN(placed.job, WithExpertGroups(placed.job, layout));
-  }
-  if (layout.context() == 1) return placed;
-  MW_ASSIGN_OR_RETURN(placed.layout, ResolveContextAttention(placed.job, layout, placed.notes));
-  MW_ASSIGN_OR_RETURN(placed.job, WithTokenOrder(placed.job, placed.layout, placed.notes));
-  if (placed.layout.context_attention == ContextAttention::kUlysses) {
-    MW_ASSIGN_OR_RETURN(placed.job, WithSharedHeads(placed.job, placed.layout));
-  }
-  return placed;
-}
 
 Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
                              const Layout& layout) {

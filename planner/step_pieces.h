@@ -31,18 +31,6 @@ namespace meshwright::planner {
 std::optional<ir::JobRequest> WithHeadBlocks(const ir::JobRequest& job,
                                              const mesh::Topology& topology);
 
-// A job as the devices of a layout compute it: experts in groups of ranks, tokens in the order in
-// which they lie, heads as devices share them.
-struct JobOnAxes {
-  ir::JobRequest job;
-  Layout layout;  // with the way in which attention meets the context axis
-  std::vector<std::string> notes;
-};
-
-// Of a layout without expert and context degrees the job as it is. Errors: kInvalidArgument: the
-// model has no experts, or a degree divides neither experts, tokens nor heads.
-Result<JobOnAxes> PlaceOnAxes(const ir::JobRequest& job, const Layout& layout);
-
 // The step cut into stages.
 struct StagedStep {
   ir::Graph graph;  // logical; ids are its own

@@ -321,10 +321,9 @@ Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology&
     }
     return json ? StagesJson(stages, step_s) : text;
   }
-  MW_ASSIGN_OR_RETURN(
-      const search::ShardingExplainer explainer,
-      search::ShardingExplainer::Make(job, topology, plan, {.by_search = by_search}, clock));
-  MW_ASSIGN_OR_RETURN(const search::ShardingExplanations answer, explainer.Explain(subject));
+  const search::ExplainShardingsInput input{job, topology, plan, {.by_search = by_search}};
+  MW_ASSIGN_OR_RETURN(const search::ShardingExplanations answer,
+                      search::ExplainShardings(input, subject, clock));
   return json ? ShardingsJson(answer, by_search) : FormatShardings(answer, by_search);
 }
 

@@ -96,11 +96,11 @@ ChoiceEvaluation EvaluateChoices(const ChoiceProblem& problem, std::span<const i
     evaluation.cost_s += edge.cost_s[choice(edge.from) * columns + choice(edge.to)];
   }
   for (const ChoiceMoment& moment : problem.moments) {
-    int64_t bytes = 0;
+    int64_t left_bytes = moment.budget_bytes;
     for (int node : moment.nodes) {
-      bytes += problem.nodes[static_cast<size_t>(node)].memory_bytes[choice(node)];
+      left_bytes -= problem.nodes[static_cast<size_t>(node)].memory_bytes[choice(node)];
     }
-    evaluation.over_bytes = std::max(evaluation.over_bytes, bytes - moment.budget_bytes);
+    evaluation.left_bytes = std::min(evaluation.left_bytes, left_bytes);
   }
   return evaluation;
 }

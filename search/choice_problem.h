@@ -62,9 +62,10 @@ struct ChoiceProblem {
 Status CheckChoiceProblem(const ChoiceProblem& problem);
 
 struct ChoiceEvaluation {
-  double cost_s = 0;       // kForbidden when a node or an edge forbids it
-  int64_t over_bytes = 0;  // the most by which a moment is over its budget; 0: all fit
-  bool feasible() const { return cost_s < kForbidden && over_bytes == 0; }
+  double cost_s = 0;  // kForbidden when a node or an edge forbids it
+  // Of its budget at the fullest moment; below 0: over it.
+  int64_t left_bytes = std::numeric_limits<int64_t>::max();
+  bool feasible() const { return cost_s < kForbidden && left_bytes >= 0; }
 };
 
 // REQUIRES: CheckChoiceProblem is OK; one valid choice per node.

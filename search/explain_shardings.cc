@@ -56,16 +56,14 @@ bool IsGlob(const std::string& pattern) {
   return pattern.find_first_of("*?[") != std::string::npos;
 }
 
-}  // namespace
-
-struct ShardingExplainer::State {
-  planner::StagedStep step;
-  IntraModel model;  // of step.graph
-  ExplainOptions options;
-  const Clock* clock = nullptr;
-  std::vector<int> chosen;                   // per variable
-  std::map<std::string, int> variable_of;    // by name; of values by "%17"
-  std::vector<std::vector<size_t>> members;  // per variable: nodes, ascending
+struct ShardingExplainer {
+  const ExplainOptions& options;
+  const Clock& clock;
+  planner::StagedStep step = {};
+  IntraModel model = {};                          // of step.graph
+  std::vector<int> chosen = {};                   // per variable
+  std::map<std::string, int> variable_of = {};    // by name; of values by "%17"
+  std::vector<std::vector<size_t>> members = {};  // per variable: nodes, ascending
 
   // ---- set-up ----
 
@@ -193,7 +191,7 @@ struct ShardingExplainer::State {
     SolveOptions solve;
     solve.timeout_ms = options.timeout_ms;
     solve.gap = kPriceGap;
-    MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, SolveChoices(problem, solve, *clock));
+    MW_ASSIGN_OR_RETURN(ChoiceAnswer answer, SolveChoices(problem, solve, clock));
     return std::move(answer.choices);
   }
 
@@ -268,7 +266,7 @@ struct ShardingExplainer::State {
     if (!answer.has_value()) return row;
     row.possible = true;
     row.costs = CostsOf(*answer);
-    row.over_bytes = EvaluateChoices(model.problem, *answer).over_bytes;
+    row.over_bytes = std::max<int64_t>(0, -EvaluateChoices(model.problem, *answer).left_bytes);
     return row;
   }
 
@@ -341,45 +339,34 @@ struct ShardingExplainer::State {
   }
 };
 
-ShardingExplainer::ShardingExplainer(std::unique_ptr<const State> state)
-    : state_(std::move(state)) {}
-ShardingExplainer::ShardingExplainer(ShardingExplainer&&) noexcept = default;
-ShardingExplainer::~ShardingExplainer() = default;
+}  // namespace
 
-Result<ShardingExplainer> ShardingExplainer::Make(const ir::JobRequest& job,
-                                                  const mesh::Topology& topology,
-                                                  const planner::Plan& plan,
-                                                  const ExplainOptions& options,
-                                                  const Clock& clock) {
-  if (!plan.layout.stage_degrees.empty()) {
+Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input,
+                                              const std::string& pattern, const Clock& clock) {
+  const planner::Layout& layout = input.plan.layout;
+  if (!layout.stage_degrees.empty()) {
     return Fail(InvalidArgument(fmt::format(
         "shardings are explained for stages of equal meshes, not for {}; pin equal degrees to "
         "compare",
-        planner::FormatStageDegrees(plan.layout.stage_degrees))));
+        planner::FormatStageDegrees(layout.stage_degrees))));
   }
-  auto state = std::make_unique<State>();
-  state->options = options;
-  state->clock = &clock;
-  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job));
-  MW_ASSIGN_OR_RETURN(state->step, planner::StageStep(job, std::move(graph), plan.layout));
-  const auto costs = MakeModelCosts(planner::TopologyOf(plan.layout, topology), plan.layout);
-  MW_ASSIGN_OR_RETURN(state->model,
-                      MakeIntraModel(state->step.graph, state->step.stages,
-                                     IntraOptionsOf(topology, plan.layout, 1), *costs));
-  state->AddNames();
-  MW_TRY(state->FindChosen(plan, !job.parallel.sharding_pins.empty()));
-  return ShardingExplainer(std::move(state));
-}
-
-Result<ShardingExplanations> ShardingExplainer::Explain(const std::string& pattern) const {
-  MW_ASSIGN_OR_RETURN(const std::vector<int> matches, state_->Matches(pattern));
+  ShardingExplainer explainer{input.options, clock};
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(input.job));
+  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(input.job, std::move(graph), layout));
+  const auto costs = MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
+  MW_ASSIGN_OR_RETURN(explainer.model,
+                      MakeIntraModel(explainer.step.graph, explainer.step.stages,
+                                     IntraOptionsOf(input.topology, layout, 1), *costs));
+  explainer.AddNames();
+  MW_ASSIGN_OR_RETURN(const std::vector<int> matches, explainer.Matches(pattern));
+  MW_TRY(explainer.FindChosen(input.plan, !input.job.parallel.sharding_pins.empty()));
   ShardingExplanations answer;
-  answer.planned = state_->CostsOf(state_->chosen);
+  answer.planned = explainer.CostsOf(explainer.chosen);
   for (const int variable : matches) {
-    if (answer.tables.size() == state_->options.most_tables) {
+    if (answer.tables.size() == input.options.most_tables) {
       ++answer.left_out;
     } else {
-      answer.tables.push_back(state_->ExplainVariable(variable));
+      answer.tables.push_back(explainer.ExplainVariable(variable));
     }
   }
   return answer;

@@ -7,11 +7,10 @@
 // takes when all else is chosen anew. Where rules chose the shardings (planner/strategy.h), the
 // second one can be less for all ways than what the plan takes.
 //
-// Thread rule: immutable once made, so thread-safe. Ownership: refers to nothing but the clock.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,26 +60,19 @@ struct ExplainOptions {
   int64_t timeout_ms = 2000;  // of each problem
 };
 
-class ShardingExplainer {
- public:
-  // Of the step of a plan that was made for `job` on `topology`. Errors: as planner::MakePlan and
-  // SearchIntra.
-  static Result<ShardingExplainer> Make(const ir::JobRequest& job, const mesh::Topology& topology,
-                                        const planner::Plan& plan, const ExplainOptions& options,
-                                        const Clock& clock);
-  ShardingExplainer(ShardingExplainer&&) noexcept;
-  ~ShardingExplainer();
-
-  // `pattern`: the name of a param ("h.0.attn.weight"), of an output of the step ("grad/h.0...",
-  // "loss"), a value ("%17", as in the explanations), or a glob over names ("*.attn.*"; over params
-  // unless it has a '/'). Things that choose together have one explanation; behind a param there is
-  // one of the node that computes with it. Errors: kNotFound naming the nearest name.
-  Result<ShardingExplanations> Explain(const std::string& pattern) const;
-
- private:
-  struct State;
-  explicit ShardingExplainer(std::unique_ptr<const State> state);
-  std::unique_ptr<const State> state_;
+struct ExplainShardingsInput {
+  const ir::JobRequest& job;
+  const mesh::Topology& topology;
+  const planner::Plan& plan;  // made for the two
+  ExplainOptions options = {};
 };
+
+// `pattern`: the name of a param ("h.0.attn.weight"), of an output of the step ("grad/h.0...",
+// "loss"), a value ("%17", as in the explanations), or a glob over names ("*.attn.*"; over params
+// unless it has a '/'). Things that choose together have one explanation; behind a param there is
+// one of the node that computes with it. Errors: kNotFound naming the nearest name; as
+// planner::MakePlan and SearchIntra.
+Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input,
+                                              const std::string& pattern, const Clock& clock);
 
 }  // namespace meshwright::search

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <limits>
 #include <utility>
 
 #include "search/choice_problem.h"
@@ -106,19 +105,6 @@ class Decoder {
   Strategies result_;
 };
 
-int64_t LeftBytes(const ChoiceProblem& problem, std::span<const int> choices) {
-  int64_t left = std::numeric_limits<int64_t>::max();
-  for (const ChoiceMoment& moment : problem.moments) {
-    int64_t bytes = moment.budget_bytes;
-    for (int node : moment.nodes) {
-      const auto i = static_cast<size_t>(node);
-      bytes -= problem.nodes[i].memory_bytes[static_cast<size_t>(choices[i])];
-    }
-    left = std::min(left, bytes);
-  }
-  return left;
-}
-
 Result<ChoiceAnswer> SolveInBudget(const ChoiceProblem& problem, SolveOptions options,
                                    double budget_gap, const Clock& clock) {
   MW_ASSIGN_OR_RETURN(const ChoiceAnswer free,
@@ -161,7 +147,7 @@ Result<IntraAnswer> SearchIntra(const ir::Graph& graph, const planner::StageAssi
   return IntraAnswer{.strategies = Decoder(model, answer->choices).Run(),
                      .step_s = evaluation.cost_s,
                      .bound_s = std::min(answer->bound_s, evaluation.cost_s),
-                     .left_bytes = LeftBytes(problem, answer->choices),
+                     .left_bytes = evaluation.left_bytes,
                      .decider = answer->decider};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/job_on_axes.h"
 #include "planner/lower.h"
 #include "planner/step_pieces.h"
 #include "planner/zero.h"

@@ -159,7 +159,7 @@ void ReadScores(const Tensor& tensor, int64_t row, std::vector<double>& scores) 
   }
 }
 
-// Where the slots are bounded (planner/expert_groups.h).
+// Where the slots are bounded (planner/job_on_axes.h).
 Status NoRoom(const std::string& layer, int64_t row, const Status& assigned) {
   return ResourceExhausted(
       fmt::format("layer {}: row {} of the rows here sends an expert rank more than it has slots "

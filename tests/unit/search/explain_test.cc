@@ -25,9 +25,10 @@ struct Explained {
   mesh::Topology topology;
   FoundPlan found;
 
-  Result<ShardingExplainer> Explainer(ExplainOptions options = {}) const {
+  Result<ShardingExplanations> Explain(const std::string& pattern,
+                                       ExplainOptions options = {}) const {
     options.by_search = found.by_search;
-    return ShardingExplainer::Make(job, topology, found.plan, options, kStill);
+    return ExplainShardings({job, topology, found.plan, options}, pattern, kStill);
   }
 };
 
@@ -48,12 +49,10 @@ const ShardingAlternative* ChosenOf(const ShardingExplanation& table) {
   return nullptr;
 }
 
-TEST(ShardingExplainer, TheChosenRowIsWhatThePlanStores) {
+TEST(ExplainShardings, TheChosenRowIsWhatThePlanStores) {
   const Explained plan = PlanOf(SmallJob(2, 2, 1));
-  const auto explainer = plan.Explainer({.most_tables = 1, .most_priced = 1});
-  ASSERT_TRUE(explainer.has_value()) << explainer.error();
   for (const planner::ParamInfo& param : plan.found.plan.params) {
-    const auto answer = explainer->Explain(param.name);
+    const auto answer = plan.Explain(param.name, {.most_tables = 1, .most_priced = 1});
     ASSERT_TRUE(answer.has_value()) << answer.error();
     const ShardingAlternative* chosen = ChosenOf(answer->tables[0]);
     ASSERT_NE(chosen, nullptr) << param.name;
@@ -62,11 +61,9 @@ TEST(ShardingExplainer, TheChosenRowIsWhatThePlanStores) {
   }
 }
 
-TEST(ShardingExplainer, EqualLayersAreOneTable) {
+TEST(ExplainShardings, EqualLayersAreOneTable) {
   const Explained plan = PlanOf(SmallJob(1, 2, 1));
-  const auto explainer = plan.Explainer();
-  ASSERT_TRUE(explainer.has_value()) << explainer.error();
-  const auto answer = explainer->Explain("*.c_fc.weight");
+  const auto answer = plan.Explain("*.c_fc.weight");
   ASSERT_TRUE(answer.has_value()) << answer.error();
   // The first layer and the last one have other neighbours.
   ASSERT_EQ(answer->tables.size(), 6u);
@@ -78,18 +75,16 @@ TEST(ShardingExplainer, EqualLayersAreOneTable) {
     EXPECT_THAT(answer->tables[t + 1].name, ::testing::StartsWith("einsum %"));
     EXPECT_EQ(answer->tables[t].alternatives.size(), 3u) << "whole, by rows, by columns";
   }
-  const auto narrow = explainer->Explain("*.h.*");
+  const auto narrow = plan.Explain("*.h.*");
   EXPECT_TRUE(!narrow.has_value() || narrow->tables.size() <= ExplainOptions().most_tables);
 }
 
-TEST(ShardingExplainer, RowsAscendAndTheSearchsOwnWayIsTheBest) {
+TEST(ExplainShardings, RowsAscendAndTheSearchsOwnWayIsTheBest) {
   ir::JobRequest job = SmallJob(2, 2, 1);
   job.parallel.shardings = "search";
   Explained plan = PlanOf(job);
   plan.found.by_search = true;
-  const auto explainer = plan.Explainer();
-  ASSERT_TRUE(explainer.has_value()) << explainer.error();
-  const auto answer = explainer->Explain("*.c_fc.weight");
+  const auto answer = plan.Explain("*.c_fc.weight");
   ASSERT_TRUE(answer.has_value()) << answer.error();
   for (const ShardingExplanation& table : answer->tables) {
     ASSERT_NE(ChosenOf(table), nullptr);
@@ -106,21 +101,19 @@ TEST(ShardingExplainer, RowsAscendAndTheSearchsOwnWayIsTheBest) {
   }
 }
 
-TEST(ShardingExplainer, NamesOfGradientsStateAndValuesAreKnown) {
+TEST(ExplainShardings, NamesOfGradientsStateAndValuesAreKnown) {
   const Explained plan = PlanOf(SmallJob(2, 1, 1));
-  const auto explainer = plan.Explainer();
-  ASSERT_TRUE(explainer.has_value()) << explainer.error();
   const std::string name = plan.found.plan.params[2].name;
-  EXPECT_TRUE(explainer->Explain("grad/" + name).has_value());
-  const auto state = explainer->Explain("opt.m/" + name);
+  EXPECT_TRUE(plan.Explain("grad/" + name).has_value());
+  const auto state = plan.Explain("opt.m/" + name);
   ASSERT_TRUE(state.has_value()) << state.error();
   EXPECT_THAT(state->tables[0].name, ::testing::StartsWith("adamw"));
-  const auto table = explainer->Explain(name)->tables[1];
+  const auto table = plan.Explain(name)->tables[1];
   const size_t at = table.name.find('%');
-  const auto value = explainer->Explain(table.name.substr(at, table.name.find(' ', at) - at));
+  const auto value = plan.Explain(table.name.substr(at, table.name.find(' ', at) - at));
   ASSERT_TRUE(value.has_value()) << value.error();
   EXPECT_EQ(value->tables[0].name, table.name);
-  EXPECT_EQ(explainer->Explain("none").error().code(), StatusCode::kNotFound);
+  EXPECT_EQ(plan.Explain("none").error().code(), StatusCode::kNotFound);
 }
 
 TEST(ExplainStage, SecondsAndMemoryAreThoseOfTheForecast) {
