@@ -290,11 +290,11 @@ class PlanMaker {
       AddOutputStates(graph, outputs_, known);
       return choose_(graph, stages, layout, known);
     }
-    std::map<std::string, mesh::Sharding> known = WholeOverData(strategies_.params);
+    std::map<std::string, mesh::Sharding> known = WholeOverData(plan_.layout, strategies_.params);
     AddOutputStates(graph, outputs_, known);
     MW_ASSIGN_OR_RETURN(Strategies strategies,
                         ChooseStrategies(graph, stages, layout, known, MaxTensor()));
-    ReadShardedParams(graph, strategies_.params, strategies);
+    ReadShardedParams(graph, plan_.layout, strategies_.params, strategies);
     return strategies;
   }
 

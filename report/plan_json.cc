@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/layout.h"
+#include "planner/zero_levels.h"
 #include "report/plan_search_report.h"
 
 namespace meshwright::report {
@@ -31,6 +32,16 @@ const char* RecomputeName(planner::Recompute mode) {
   return "none";
 }
 
+// Of each kind of state the axes that split it, and over how many replicas.
+PlanObject ZeroObject(const planner::Layout& layout) {
+  PlanObject levels = PlanObject::object();
+  for (const planner::ZeroLevel& level : planner::ZeroLevels()) {
+    levels[level.name] = {{"replicas", planner::ZeroDegree(layout, level.kind)},
+                          {"axes", planner::ZeroAxes(layout, level.kind)}};
+  }
+  return levels;
+}
+
 PlanObject LayoutObject(const planner::Layout& layout) {
   PlanObject recompute = PlanObject::array();
   for (const planner::Recompute mode : layout.recompute) recompute.push_back(RecomputeName(mode));
@@ -45,6 +56,7 @@ PlanObject LayoutObject(const planner::Layout& layout) {
           {"chunks", layout.chunks},
           {"sequence_parallel", layout.sequence_parallel},
           {"zero", layout.zero},
+          {"zero_levels", ZeroObject(layout)},
           {"stage_meshes", planner::FormatStageDegrees(layout.stage_degrees)},
           {"tensor_axes", layout.tensor_axes},
           {"devices", layout.devices},  // of the cluster, by program; empty: the first ones

@@ -242,9 +242,10 @@ struct ShardingExplainer::State {
     if (!options.by_search) {
       MW_ASSIGN_OR_RETURN(
           planner::Strategies rules,
-          planner::ChooseStrategies(step.graph, step.stages, plan.layout,
-                                    pinned ? planner::WholeOverData(stored) : ShardingsByName(),
-                                    plan.layout.tensor()));
+          planner::ChooseStrategies(
+              step.graph, step.stages, plan.layout,
+              pinned ? planner::WholeOverData(plan.layout, stored) : ShardingsByName(),
+              plan.layout.tensor()));
       planner::ApplyZero(step.graph, plan.layout, rules);
       std::map<int, int> fixed = NodeChoices(rules);
       fixed.insert(params.begin(), params.end());
@@ -357,6 +358,12 @@ Result<ShardingExplainer> ShardingExplainer::Make(const ir::JobRequest& job,
         "shardings are explained for stages of equal meshes, not for {}; pin equal degrees to "
         "compare",
         planner::FormatStageDegrees(plan.layout.stage_degrees))));
+  }
+  if (plan.layout.zero_groups != planner::ZeroGroups{}) {
+    return Fail(InvalidArgument(
+        "shardings are explained where all replicas split the same; leave "
+        "parallelism.data_parallel_shard_degree, zero_gradients_degree and zero_weights_degree out "
+        "to compare"));
   }
   auto state = std::make_unique<State>();
   state->options = options;

@@ -19,6 +19,7 @@
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
+#include "planner/zero_levels.h"
 #include "search/device_classes.h"
 #include "search/layer_probe.h"
 #include "search/layout_families.h"
@@ -167,7 +168,9 @@ class Finder {
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
           layers[c][layer].zero =
-              SplitOver((*probed)[c][layer], layout.degrees[planner::Axis::kData]);
+              SplitOver((*probed)[c][layer],
+                        planner::GroupSize(layout.degrees[planner::Axis::kData], layout.zero_groups,
+                                           planner::ZeroKind::kOptimizer));
         }
       }
     }
@@ -209,12 +212,14 @@ class Finder {
 
   Status MakeFamilies() {
     const int64_t batch = job_.train.global_batch;
+    MW_ASSIGN_OR_RETURN(const planner::ZeroGroups groups, planner::ZeroGroupsOf(job_.parallel));
     for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
       for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
         Family family;
         family.layout.degrees[planner::Axis::kTensor] = tensor;
         family.layout.sequence_parallel = sequence_parallel;
         family.layout.context_attention = context_attention_;
+        family.layout.zero_groups = groups;
         const auto whole = Layers(family.layout, batch, CheapestMode());
         if (!whole) continue;
         AddFamilies(job_, choices_, family, InputOf(*whole, CheapestMode()), families_);

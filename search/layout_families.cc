@@ -4,6 +4,8 @@
 #include <limits>
 #include <tuple>
 
+#include "planner/zero_levels.h"
+
 namespace meshwright::search {
 namespace {
 
@@ -72,6 +74,7 @@ void AddFamilies(const ir::JobRequest& job, const OpenChoices& choices, const Fa
     for (const int64_t expert : choices.ExpertDegrees(data)) {
       layout.degrees[Axis::kData] = data / expert;
       layout.degrees[Axis::kExpert] = expert;
+      if (!planner::CheckZeroGroups(layout).ok()) continue;
       for (const int64_t context : choices.ContextDegrees(most)) {
         layout.degrees[Axis::kContext] = context;
         for (const int64_t pipeline : choices.PipelineDegrees(most / context)) {

@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "planner/layout.h"
+#include "planner/zero_levels.h"
 #include "search/fingerprint.h"
 
 namespace meshwright::search {
@@ -20,7 +21,7 @@ namespace {
 using planner::Layout;
 using planner::Recompute;
 
-constexpr std::string_view kTitle = "meshwright plan cache 7";
+constexpr std::string_view kTitle = "meshwright plan cache 8";
 constexpr std::string_view kNone = "-";
 
 std::string LayoutLine(const Layout& layout) {
@@ -35,6 +36,9 @@ std::string LayoutLine(const Layout& layout) {
     text += fmt::format(" {}", layout.degrees[kind.axis]);
   }
   text += fmt::format(" {}", static_cast<int>(layout.context_attention));
+  for (const planner::ZeroLevel& level : planner::ZeroLevels()) {
+    text += fmt::format(" {}", layout.zero_groups.*level.group);
+  }
   return fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {}\n", text, layout.pipeline, layout.microbatches,
       layout.schedule, static_cast<int>(layout.sequence_parallel), layout.chunks,
@@ -96,6 +100,9 @@ bool ReadLayout(Words& words, Layout& layout) {
     return false;
   }
   layout.context_attention = static_cast<planner::ContextAttention>(attention);
+  for (const planner::ZeroLevel& level : planner::ZeroLevels()) {
+    words.Take(layout.zero_groups.*level.group);
+  }
   words.Take(layout.pipeline);
   words.Take(layout.microbatches);
   layout.schedule = words.Text();

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "planner/strategy.h"
 #include "planner/zero.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::search {
 namespace {
@@ -160,13 +161,16 @@ class PinnedRules {
                                      const std::map<std::string, Sharding>& known_params) const {
     if (!known_params.empty()) return ChooseEvaluation(graph, stages, layout, known_params);
     MW_ASSIGN_OR_RETURN(const auto pinned, PinnedParams(pins_, graph, layout));
-    MW_ASSIGN_OR_RETURN(planner::Strategies strategies,
-                        planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(pinned), layout.tensor()));
+    MW_ASSIGN_OR_RETURN(
+        planner::Strategies strategies,
+        planner::ChooseStrategies(graph, stages, layout, planner::WholeOverData(layout, pinned),
+                                  layout.tensor()));
     planner::ApplyZero(graph, layout, strategies);
     for (const auto& [name, sharding] : pinned) {
       const auto it = strategies.params.find(name);
-      if (it != strategies.params.end() && it->second == sharding) continue;
+      if (it == strategies.params.end() || it->second == sharding) continue;
+      // Of a weight that the optimizer alone has as it is, a pin may say what microbatches read.
+      if (planner::AsOfKind(it->second, layout, planner::ZeroKind::kWeights) == sharding) continue;
       return Fail(FailedPrecondition(
           fmt::format("the rules cannot store {} as {}", name, FormatPinnedSharding(sharding))));
     }
@@ -178,10 +182,11 @@ class PinnedRules {
   static Result<planner::Strategies> ChooseEvaluation(
       const ir::Graph& graph, const planner::StageAssignment& stages, const planner::Layout& layout,
       const std::map<std::string, Sharding>& stored) {
-    MW_ASSIGN_OR_RETURN(planner::Strategies strategies,
-                        planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(stored), layout.tensor()));
-    planner::ReadShardedParams(graph, stored, strategies);
+    MW_ASSIGN_OR_RETURN(
+        planner::Strategies strategies,
+        planner::ChooseStrategies(graph, stages, layout, planner::WholeOverData(layout, stored),
+                                  layout.tensor()));
+    planner::ReadShardedParams(graph, layout, stored, strategies);
     return strategies;
   }
 
