@@ -57,8 +57,9 @@ struct ParallelSpec {
   int64_t zero_shard = 0;
   int64_t zero_gradients = 0;
   int64_t zero_weights = 0;
-  // What the backward computes again instead of keeping: "none" | "selective" (norms and activation
-  // functions) | "full" (all of a layer but its input) | "auto": the first of these that fits.
+  // What the backward makes again instead of keeping: "none" | "gathers" (what a tensor group
+  // gathers) | "selective" (that, norms and activation functions) | "full" (all of a layer but its
+  // input) | "auto": the first of these that fits.
   std::string recompute = "auto";
   std::string recompute_layers;  // "0-5,11"; empty: all
   // Who chooses what each axis splits: "rules" (planner/strategy.h) | "search"

@@ -379,10 +379,16 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const ValueId converted, EmitReshard(piece.builder, graph_.type(value),
                                                              local, from, to, MeshOf(key.stage)));
     AddVersion(key, value, to, converted);
-    const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
     Versions(key.stage, value).back().own_piece_only |=
-        weight && ValueVersions::GathersBlocks(from, to);
+        ValueVersions::GathersBlocks(from, to) && IsGatheredAgain(key, graph_.producer(value));
     return converted;
+  }
+
+  // Weights in blocks by every piece, and activations where the layer's backward keeps blocks.
+  bool IsGatheredAgain(const PieceKey& key, const Node& producer) const {
+    if (producer.op == Op::kParam || IsWeightCast(graph_, producer)) return true;
+    return key.phase == Phase::kForward && producer.phase == Phase::kForward &&
+           ModeOfLayer(layout_.recompute, producer.layer) >= Recompute::kGathers;
   }
 
   // ---- emitting nodes ----

@@ -511,18 +511,22 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
     if (plan.has_value()) return plan;
     return OfferHostMemory(plan.error(), job, topology, layout, scope, choose);
   };
+  if (wanted == "gathers") return offered(plan_with(Recompute::kGathers));
   if (wanted == "selective") return offered(plan_with(Recompute::kSelective));
   if (wanted == "full") return offered(plan_with(Recompute::kFull));
   Result<Plan> plan = plan_with(Recompute::kNone);
   // Without the compiler, programs are the graph as it is written.
   if (wanted == "none" || !job.train.compile) return offered(std::move(plan));
-  for (const Recompute mode : {Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute mode : {Recompute::kGathers, Recompute::kSelective, Recompute::kFull}) {
+    if (mode == Recompute::kGathers && layout.tensor() == 1) continue;
     if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
     plan = plan_with(mode);
     if (!plan.has_value()) continue;
     plan->notes.push_back(
-        fmt::format("the backward computes {} again: the job does not fit with what they make kept",
-                    mode == Recompute::kFull ? "whole layers" : "norms and activation functions"));
+        fmt::format("the backward {} again: the job does not fit with what they make kept",
+                    mode == Recompute::kFull        ? "computes whole layers"
+                    : mode == Recompute::kSelective ? "computes norms and activation functions"
+                                                    : "gathers activations"));
   }
   return offered(std::move(plan));
 }

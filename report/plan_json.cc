@@ -24,6 +24,8 @@ const char* RecomputeName(planner::Recompute mode) {
   switch (mode) {
     case planner::Recompute::kNone:
       return "none";
+    case planner::Recompute::kGathers:
+      return "gathers";
     case planner::Recompute::kSelective:
       return "selective";
     case planner::Recompute::kFull:

@@ -19,8 +19,8 @@ using planner::Layout;
 using planner::PipelineShape;
 using planner::Recompute;
 
-// After so many the rest is refused: three modes settle in one round each.
-constexpr int kFittingRounds = 4;
+// After so many the rest is refused: four modes settle in one round each.
+constexpr int kFittingRounds = 5;
 
 size_t At(int index) { return static_cast<size_t>(index); }
 

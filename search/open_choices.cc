@@ -47,10 +47,13 @@ bool IsForTightMemory(const std::string& schedule) {
 
 std::vector<Recompute> RecomputeModes(const ir::JobRequest& job) {
   const std::string& wanted = job.parallel.recompute;
+  if (wanted == "gathers") return {Recompute::kGathers};
   if (wanted == "selective") return {Recompute::kSelective};
   if (wanted == "full") return {Recompute::kFull};
   if (wanted == "none" || !job.train.compile) return {Recompute::kNone};
-  return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  const bool gathers = job.parallel.tensor != 1 && job.parallel.sequence_parallel.value_or(true);
+  if (!gathers) return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  return {Recompute::kNone, Recompute::kGathers, Recompute::kSelective, Recompute::kFull};
 }
 
 OpenChoices::OpenChoices(const ir::JobRequest& job)
