@@ -101,7 +101,7 @@ TEST(ZeroLevelsOfExperts, GroupsHoldTheSameExperts) {
 
 // ---- what is held and moved ----
 
-ir::JobRequest F32Job(ir::DType compute = ir::DType::kF32) {
+ir::JobRequest LevelJob(ir::DType compute = ir::DType::kF32) {
   TinyOptions options;
   options.dtype = ir::DType::kF32;
   options.vocabulary = kLevelVocabulary;
@@ -121,14 +121,14 @@ bool SplitOverReplicas(const planner::ParamInfo& param) {
 
 // Bytes of float32 weights: those that only the optimizer has as they are, others that are split,
 // and what stays whole; how many of the first and second.
-struct Weights {
+struct LevelWeights {
   int64_t masters = 0, others = 0, whole = 0;
   int64_t master_count = 0, other_count = 0;
 };
 
 // `split`: of a plan of stage 1 in mixed precision.
-Weights WeightsOf(const planner::Plan& split) {
-  Weights weights;
+LevelWeights LevelWeightsOf(const planner::Plan& split) {
+  LevelWeights weights;
   for (const planner::ParamInfo& param : split.params) {
     const int64_t bytes = param.type.bytes();
     if (bytes < planner::kZeroMinBytes) {
@@ -144,15 +144,15 @@ Weights WeightsOf(const planner::Plan& split) {
   return weights;
 }
 
-Weights MixedWeights() {
-  const auto plan = planner::MakePlan(WithLevels(F32Job(ir::DType::kBF16), {{4, 1, 1, 1}, 1}),
+LevelWeights MixedWeights() {
+  const auto plan = planner::MakePlan(WithLevels(LevelJob(ir::DType::kBF16), {{4, 1, 1, 1}, 1}),
                                       mesh::Topology::Local(4));
   EXPECT_TRUE(plan.has_value()) << plan.error();
-  return WeightsOf(*plan);
+  return LevelWeightsOf(*plan);
 }
 
 TEST(ZeroMasters, WeightsThatAreReadAsCopiesAreSplitFromStageOne) {
-  const Weights n = MixedWeights();
+  const LevelWeights n = MixedWeights();
   // Per layer four matrices; embeddings are read in float32.
   EXPECT_EQ(n.master_count, 2 * 4);
   EXPECT_GE(n.other_count, 1);
@@ -163,8 +163,8 @@ TEST(ZeroMasters, WeightsThatAreReadAsCopiesAreSplitFromStageOne) {
                              {{8, 1, 1, 2}, 2, {4, 2, 0}}};
   for (const LevelCase& c : cases) {
     const int devices = c.degrees.devices();
-    const auto plan =
-        planner::MakePlan(WithLevels(F32Job(ir::DType::kBF16), c), mesh::Topology::Local(devices));
+    const auto plan = planner::MakePlan(WithLevels(LevelJob(ir::DType::kBF16), c),
+                                        mesh::Topology::Local(devices));
     ASSERT_TRUE(plan.has_value()) << c.ToString() << ": " << plan.error();
     const auto degree = [&](planner::ZeroKind kind) {
       return planner::ZeroDegree(plan->layout, kind);
@@ -194,8 +194,8 @@ TEST(ZeroMasters, WeightsThatAreReadAsCopiesAreSplitFromStageOne) {
 // What makes copies reads blocks alone: a float32 weight is whole nowhere.
 TEST(ZeroMasters, AreWholeNowhere) {
   for (const int zero : {1, 2, 3}) {
-    const auto plan = planner::MakePlan(WithLevels(F32Job(ir::DType::kBF16), {{4, 1, 1, 2}, zero}),
-                                        mesh::Topology::Local(4));
+    const auto plan = planner::MakePlan(
+        WithLevels(LevelJob(ir::DType::kBF16), {{4, 1, 1, 2}, zero}), mesh::Topology::Local(4));
     ASSERT_TRUE(plan.has_value()) << plan.error();
     std::map<std::string, int64_t> largest;  // of masters, in elements: their blocks
     for (const planner::ParamInfo& param : plan->params) {
@@ -253,17 +253,17 @@ TEST(ZeroMasters, LossesAreThoseOfWholeOnesBitByBit) {
   }
 }
 
-using Traffic = std::map<std::pair<std::string, Kind>, collective::Counters>;
+using LevelTraffic = std::map<std::pair<std::string, Kind>, collective::Counters>;
 
 // Of one step, and what devices allocate is what the plan says.
-Traffic StepTraffic(const ir::JobRequest& job, int devices) {
+LevelTraffic StepTraffic(const ir::JobRequest& job, int devices) {
   SyntheticTokens tokens(kLevelVocabulary);
   const auto cluster = VirtualCluster::Start(job, devices, &tokens);
   EXPECT_TRUE(cluster.has_value()) << cluster.error();
   if (!cluster.has_value()) return {};
-  const Traffic before = (*cluster)->Traffic();
+  const LevelTraffic before = (*cluster)->Traffic();
   EXPECT_TRUE((*cluster)->Train(0, 1).has_value());
-  Traffic traffic = (*cluster)->Traffic();
+  LevelTraffic traffic = (*cluster)->Traffic();
   for (auto& [key, counters] : traffic) {
     const auto it = before.find(key);
     if (it == before.end()) continue;
@@ -280,12 +280,12 @@ Traffic StepTraffic(const ir::JobRequest& job, int devices) {
 
 // Stage 1 and 2: float32 weights move as their copies, half as wide, once per step.
 TEST(ZeroMasters, GathersMoveCopies) {
-  const Weights n = MixedWeights();
+  const LevelWeights n = MixedWeights();
   constexpr int64_t kReplicas = 4;
   constexpr int64_t kMicrobatches = 2;
   for (const int zero : {1, 2, 3}) {
     const LevelCase c = {{kReplicas, 1, 1, kMicrobatches}, zero};
-    Traffic traffic = StepTraffic(WithLevels(F32Job(ir::DType::kBF16), c), kReplicas);
+    LevelTraffic traffic = StepTraffic(WithLevels(LevelJob(ir::DType::kBF16), c), kReplicas);
     const auto& gathers = traffic[{"data", Kind::kAllGather}];
     const auto& scatters = traffic[{"data", Kind::kReduceScatter}];
     EXPECT_EQ(scatters.bytes,
@@ -307,14 +307,15 @@ int64_t OverGroups(int64_t replicas, int64_t q, int64_t bytes) {
   return replicas / q * (q - 1) * bytes;
 }
 
-struct Moved {
+struct MovedOver {
   const char* axes;
   Kind kind;
   int64_t bytes;
 };
 
-void ExpectMoved(const LevelCase& c, const Traffic& traffic, const std::vector<Moved>& expected) {
-  for (const Moved& moved : expected) {
+void ExpectMoved(const LevelCase& c, const LevelTraffic& traffic,
+                 const std::vector<MovedOver>& expected) {
+  for (const MovedOver& moved : expected) {
     const auto it = traffic.find({moved.axes, moved.kind});
     EXPECT_EQ(it == traffic.end() ? 0 : it->second.bytes, moved.bytes)
         << c.ToString() << " over " << moved.axes << ", kind " << static_cast<int>(moved.kind);
@@ -326,10 +327,10 @@ void ExpectMoved(const LevelCase& c, const Traffic& traffic, const std::vector<M
 TEST(ZeroLevelTraffic, MovesItsClosedFormsOverEachAxis) {
   constexpr int64_t kAll = 8;
   constexpr int64_t kMicrobatches = 2;
-  const Weights of_mixed = MixedWeights();
+  const LevelWeights of_mixed = MixedWeights();
   const int64_t n = of_mixed.masters + of_mixed.others;
   const LevelCase two = {{kAll, 1, 1, kMicrobatches}, 2, {4, 2, 0}};
-  ExpectMoved(two, StepTraffic(WithLevels(F32Job(), two), kAll),
+  ExpectMoved(two, StepTraffic(WithLevels(LevelJob(), two), kAll),
               {{"data3", Kind::kReduceScatter, kMicrobatches * OverGroups(kAll, 2, n)},
                {"data2", Kind::kReduceScatter, OverGroups(kAll, 2, n / 2)},
                {"data", Kind::kAllReduce, 2 * OverGroups(kAll, 2, n / 4)},
@@ -337,7 +338,7 @@ TEST(ZeroLevelTraffic, MovesItsClosedFormsOverEachAxis) {
                {"data", Kind::kAllGather, 0},
                {"data", Kind::kReduceScatter, 0}});
   const LevelCase one = {{kAll, 1, 1, kMicrobatches}, 1, {4, 0, 0}};
-  ExpectMoved(one, StepTraffic(WithLevels(F32Job(), one), kAll),
+  ExpectMoved(one, StepTraffic(WithLevels(LevelJob(), one), kAll),
               {{"data2", Kind::kReduceScatter, OverGroups(kAll, 4, n)},
                {"data", Kind::kAllReduce, 2 * OverGroups(kAll, 2, n / 4)},
                {"data2", Kind::kAllGather, OverGroups(kAll, 4, n)}});
@@ -347,12 +348,12 @@ TEST(ZeroLevelTraffic, MovesItsClosedFormsOverEachAxis) {
 TEST(ZeroLevelTraffic, WeightsOfPairsAreGatheredWithinThem) {
   constexpr int64_t kAll = 8;
   constexpr int64_t kMicrobatches = 2;
-  const Weights n = MixedWeights();
+  const LevelWeights n = MixedWeights();
   for (const ir::DType compute : {ir::DType::kF32, ir::DType::kBF16}) {
     const bool mixed = compute == ir::DType::kBF16;
     const int64_t read = mixed ? n.masters / 2 + n.others : n.masters + n.others;
     const LevelCase c = {{kAll, 1, 1, kMicrobatches}, 3, {0, 2, 0}};
-    Traffic traffic = StepTraffic(WithLevels(F32Job(compute), c), kAll);
+    LevelTraffic traffic = StepTraffic(WithLevels(LevelJob(compute), c), kAll);
     ExpectMoved(c, traffic,
                 {{"data", Kind::kAllGather, OverGroups(kAll, 4, read / 2)},
                  {"data", Kind::kReduceScatter, OverGroups(kAll, 4, (n.masters + n.others) / 2)},
@@ -367,7 +368,7 @@ TEST(ZeroLevelTraffic, WeightsOfPairsAreGatheredWithinThem) {
 
 TEST(ZeroLevelPlans, SayWhichAxesSplitWhat) {
   const LevelCase c = {{8, 1, 1, 2}, 3, {8, 4, 2}};
-  const auto plan = planner::MakePlan(WithLevels(F32Job(), c), mesh::Topology::Local(8));
+  const auto plan = planner::MakePlan(WithLevels(LevelJob(), c), mesh::Topology::Local(8));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   const std::string text = planner::FormatPlan(*plan, false);
   EXPECT_NE(text.find("Split over replicas: optimizer over data3,data2,data (8), gradients over "
