@@ -91,7 +91,7 @@ class ZeroPass {
 
   void SplitGradient(ValueId gradient, const Sharding& split) {
     SplitTerms(gradient, split);
-    KeepGradient(gradient, split);
+    SumByLevels(gradient, split);
     for (NodeId user : users_[gradient]) {
       const auto index = user.index();
       const Node& node = graph_.nodes[index];
@@ -106,15 +106,19 @@ class ZeroPass {
     }
   }
 
-  // Summed up in blocks; sums over what is between groups are made in the update.
-  void KeepGradient(ValueId gradient, const Sharding& split) {
+  // Summed up in blocks; sums over what is between groups are made in the update, of blocks as
+  // small as they get, since that is where links are slow.
+  void SumByLevels(ValueId gradient, const Sharding& split) {
+    const auto within_group = [&](Sharding sharding) {
+      for (const auto& [axis, kind] : strategies_.values[gradient].partial) {
+        const bool between = axis.starts_with(kData) && !sharding.UsesAxis(axis);
+        if (between) sharding.partial[axis] = kind;
+      }
+      return sharding;
+    };
+    strategies_.forms[{gradient, Phase::kUpdate}] = within_group(split);
     if (layout_.zero < 2) return;
-    Sharding kept = AsOfKind(split, layout_, ZeroKind::kGradients);
-    for (const auto& [axis, kind] : strategies_.values[gradient].partial) {
-      const bool between = axis.starts_with(kData) && !kept.UsesAxis(axis);
-      if (between) kept.partial[axis] = kind;
-    }
-    strategies_.kept_as[gradient] = std::move(kept);
+    strategies_.kept_as[gradient] = within_group(AsOfKind(split, layout_, ZeroKind::kGradients));
   }
 
   // The gradient of a weight that several stages read is summed up in the update: blocks are.
@@ -125,7 +129,7 @@ class ZeroPass {
     strategies_.nodes[index].operands.assign(node.inputs.size(), split);
     strategies_.nodes[index].results = {split};
     strategies_.values[gradient] = split;
-    for (const ValueId term : node.inputs) KeepGradient(term, split);
+    for (const ValueId term : node.inputs) SumByLevels(term, split);
   }
 
   // A scalar sum of what is partial now reduces it.
