@@ -39,9 +39,6 @@ constexpr ForeignKey kForeignKeys[] = {
     {"lr_scheduler", "decay_ratio", "write lr_scheduler.total_steps, where the decay ends"},
     {"lr_scheduler", "min_lr_factor",
      "write lr_scheduler.min_lr, a rate and not a share of optimizer.lr"},
-    {"parallelism", "data_parallel_shard_degree",
-     "write parallelism.data_parallel_replicate_degree for all replicas, and "
-     "parallelism.zero_stage for what they split (3: weights too)"},
     {"parallelism", "fsdp_reshard_after_forward",
      "leave it out: parallelism.zero_stage says what replicas split"},
     {"parallelism", "enable_async_tensor_parallel", "leave it out: the planner decides"},

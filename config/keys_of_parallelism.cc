@@ -81,6 +81,20 @@ std::vector<ConfigKey> ShardingKeys() {
        "the "
        "optimizer's state, 2: gradients too, 3: weights too, 0: nothing.",
        MW_AT(parallel.zero), KeyKind::kStage},
+      {"parallelism", "data_parallel_shard_degree",
+       "Replicas, neighbours of each other, that split the optimizer's state and what else "
+       "zero_stage says among them; groups of them hold the same (HSDP). Divides the replicas; "
+       "auto: all of them.",
+       MW_AT(parallel.zero_shard), KeyKind::kDegree},
+      {"parallelism", "zero_gradients_degree",
+       "Of those, neighbours that split gradients, from zero_stage 2 on; what is between such "
+       "groups is summed once per step. Divides data_parallel_shard_degree; auto: as many.",
+       MW_AT(parallel.zero_gradients), KeyKind::kDegree},
+      {"parallelism", "zero_weights_degree",
+       "Of those, neighbours that split the weights that microbatches read, at zero_stage 3: with "
+       "the devices of a host, weights are gathered within it, and between hosts once per step. "
+       "Divides zero_gradients_degree; auto: as many.",
+       MW_AT(parallel.zero_weights), KeyKind::kDegree},
       {"parallelism",
        "shardings",
        "Who chooses what the data and tensor axes split; rules: batch, then heads and widths of "

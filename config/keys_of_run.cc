@@ -42,13 +42,13 @@ std::vector<ConfigKey> RunKeys() {
   return {
       {"activation_checkpoint",
        "mode",
-       "What the backward computes again instead of keeping it; selective: norms and activation "
-       "functions, full: all of a layer but its input, auto: the first of none, selective, full "
-       "that "
-       "fits the devices.",
+       "What the backward makes again instead of keeping it; gathers: of what a tensor group "
+       "gathers (enable_sequence_parallel) each device keeps its part, selective: that, and norms "
+       "and activation functions are computed again, full: all of a layer but its input, auto: the "
+       "first of these that fits the devices.",
        MW_AT(parallel.recompute),
        KeyKind::kChoice,
-       {"auto", "none", "selective", "full"}},
+       {"auto", "none", "gathers", "selective", "full"}},
       {"activation_checkpoint", "layers",
        "Layers that the mode is for, such as \"0-5,11\"; empty: all. A range may name a mode of "
        "its "

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "ir/parallel_pins.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::config {
 namespace {
@@ -14,6 +16,14 @@ namespace {
 std::string Where(const JobConfig& config, const std::string& key, const std::string& file) {
   const auto it = config.origins.find(key);
   return it == config.origins.end() ? file : it->second;
+}
+
+// As job files call it.
+std::string KeyOf(const planner::ZeroLevel& level) {
+  for (const ir::Pin& pin : ir::Pins()) {
+    if (pin.member == ir::PinMember(level.pin)) return pin.key;
+  }
+  return level.name;
 }
 
 Status CheckName(const JobConfig& config, const std::string& file) {
@@ -113,6 +123,13 @@ void NoteUnused(JobConfig& config) {
        "parallelism.enable_sequence_parallel has no effect with tensor_parallel_degree 1");
   note(config.parallel.zero > 0 && config.parallel.data == 1,
        "parallelism.zero_stage has no effect with data_parallel_replicate_degree 1");
+  for (const planner::ZeroLevel& level : planner::ZeroLevels()) {
+    const int64_t stage = config.parallel.zero;
+    if (config.parallel.*level.pin == 0 || stage < 0 || stage >= level.first_stage) continue;
+    config.notes.push_back(
+        fmt::format("{} has no effect with zero_stage {}: the {} are split from stage {} on",
+                    KeyOf(level), stage, level.name, level.first_stage));
+  }
   const bool lists_layers = NamesLayersOnly(config.parallel.recompute_layers);
   note(lists_layers && config.parallel.recompute == "none",
        "activation_checkpoint.layers has no effect with mode \"none\"");

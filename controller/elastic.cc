@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/parallel_pins.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::controller {
 namespace {
@@ -40,6 +41,7 @@ std::optional<ir::ParallelSpec> WithFewerReplicas(const ir::ParallelSpec& had, i
   if (fewer.data < had.data) {
     // Replicas that share experts: as many as divide what is left, so each has more of them.
     fewer.expert = std::gcd(std::max<int64_t>(1, had.expert), fewer.data);
+    planner::ShrinkZeroGroups(fewer.data / fewer.expert, fewer);
     fewer.microbatches = MicrobatchesFor(global_batch / fewer.data, rows_before, microbatches);
   }
   return fewer;
@@ -60,7 +62,10 @@ ir::JobRequest ToPlaceOnFewer(const ir::JobRequest& job, const std::string& kind
   }
   open.parallel.data = 0;
   // The replicas that there will be may be none that a pinned number divides.
-  if (!shrinks) open.parallel.expert = 0;
+  if (!shrinks) {
+    open.parallel.expert = 0;
+    for (const planner::ZeroLevel& level : planner::ZeroLevels()) open.parallel.*level.pin = 0;
+  }
   open.parallel.device = kind;
   return open;
 }

@@ -287,6 +287,11 @@ Status CheckParallel(const ParallelSpec& parallel) {
       CheckRange("parallel.microbatches", static_cast<double>(parallel.microbatches), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.chunks", static_cast<double>(parallel.chunks), 0, 1 << 16));
   MW_TRY(CheckRange("parallel.zero", static_cast<double>(parallel.zero), -1, 3));
+  for (const auto& [field, size] : {std::pair("parallel.zero_shard", parallel.zero_shard),
+                                    std::pair("parallel.zero_gradients", parallel.zero_gradients),
+                                    std::pair("parallel.zero_weights", parallel.zero_weights)}) {
+    MW_TRY(CheckRange(field, static_cast<double>(size), 0, 1 << 16));
+  }
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
   MW_TRY(CheckRange("parallel.head_block_tokens", static_cast<double>(parallel.head_block_tokens),
                     0, 1 << 24));
@@ -302,7 +307,7 @@ Status CheckParallel(const ParallelSpec& parallel) {
     if (*memory == "device" || *memory == "host") continue;
     return InvalidField(field, fmt::format("is '{}'; known: device, host", *memory));
   }
-  static const std::set<std::string> modes = {"auto", "none", "selective", "full"};
+  static const std::set<std::string> modes = {"auto", "none", "gathers", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
     return InvalidField("parallel.recompute", fmt::format("is '{}'; known: {}", parallel.recompute,
                                                           fmt::join(modes, ", ")));

@@ -52,8 +52,14 @@ struct ParallelSpec {
   std::optional<bool> sequence_parallel = false;
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
   int64_t zero = 0;  // -1: auto
-  // What the backward computes again instead of keeping: "none" | "selective" (norms and activation
-  // functions) | "full" (all of a layer but its input) | "auto": the first of these that fits.
+  // Replicas, neighbours of each other, that split the optimizer's state among them, gradients, and
+  // weights (planner/zero_levels.h); 0: as many as of the kind before, the first all of them.
+  int64_t zero_shard = 0;
+  int64_t zero_gradients = 0;
+  int64_t zero_weights = 0;
+  // What the backward makes again instead of keeping: "none" | "gathers" (what a tensor group
+  // gathers) | "selective" (that, norms and activation functions) | "full" (all of a layer but its
+  // input) | "auto": the first of these that fits.
   std::string recompute = "auto";
   std::string recompute_layers;  // "0-5,11"; empty: all
   // Who chooses what each axis splits: "rules" (planner/strategy.h) | "search"

@@ -18,6 +18,10 @@ constexpr bool kOfLayout = true;
 constexpr std::array kPins = {
     Pin{"recompute", "activation_checkpoint.mode", &P::recompute, "auto"},
     Pin{"zero", "parallelism.zero_stage", &P::zero, "-1", kOfLayout},
+    Pin{"zero_shard", "parallelism.data_parallel_shard_degree", &P::zero_shard, nullptr, kOfLayout},
+    Pin{"zero_gradients", "parallelism.zero_gradients_degree", &P::zero_gradients, nullptr,
+        kOfLayout},
+    Pin{"zero_weights", "parallelism.zero_weights_degree", &P::zero_weights, nullptr, kOfLayout},
     Pin{"sequence_parallel", "parallelism.enable_sequence_parallel", &P::sequence_parallel, "auto",
         kOfLayout},
     Pin{"microbatches", "parallelism.pipeline_parallel_microbatches", &P::microbatches, "0",

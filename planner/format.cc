@@ -6,6 +6,7 @@
 #include "planner/plan.h"
 #include "planner/schedule.h"
 #include "planner/vocabulary_schedule.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 namespace {
@@ -107,12 +108,18 @@ std::string HostMemoryText(const Plan& plan) {
   return text;
 }
 
+// What replicas split among them; empty: nothing.
+std::string ZeroText(const Plan& plan) {
+  const std::string levels = FormatZeroLevels(plan.layout);
+  return levels.empty() ? "" : fmt::format("Split over replicas: {}.\n", levels);
+}
+
 }  // namespace
 
 std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons) {
   std::string text =
-      fmt::format("plan: {}\n{}\n{}\n{}\n{}{}", plan.layout.ToString(), reasons, StageTable(plan),
-                  ParamTable(plan), MemoryTable(plan), HostMemoryText(plan));
+      fmt::format("plan: {}\n{}\n{}\n{}\n{}{}{}", plan.layout.ToString(), reasons, StageTable(plan),
+                  ParamTable(plan), MemoryTable(plan), ZeroText(plan), HostMemoryText(plan));
   const auto schedule = MakeStepSchedule(plan.layout, /*backward=*/true);
   if (schedule.has_value() && plan.layout.pipeline > 1) {
     text += "\n";

@@ -79,6 +79,11 @@ std::string Layout::ToString() const {
   if (chunks > 1) text += fmt::format(" chunks={}", chunks);
   if (!part_layers.empty()) text += fmt::format(" layers={}", FormatPartLayers(part_layers));
   if (zero > 0) text += fmt::format(" zero={}", zero);
+  const ZeroGroups whole;
+  if (zero > 0 && zero_groups != whole) {
+    text += fmt::format(" groups={}/{}/{}", zero_groups.state, zero_groups.gradients,
+                        zero_groups.weights);
+  }
   const bool recomputes = std::any_of(recompute.begin(), recompute.end(),
                                       [](Recompute mode) { return mode != Recompute::kNone; });
   if (recomputes) text += fmt::format(" recompute={}", FormatRecompute(recompute));

@@ -21,6 +21,15 @@ namespace meshwright::planner {
 enum class ContextAttention : uint8_t { kAuto, kGather, kRing, kUlysses, kNested };
 Result<ContextAttention> ParseContextAttention(const std::string& text);
 
+// Replicas that split each kind of state among them (planner/zero_levels.h); 0: as many as of the
+// kind before, the first one all.
+struct ZeroGroups {
+  int64_t state = 0;  // of the optimizer
+  int64_t gradients = 0;
+  int64_t weights = 0;
+  friend bool operator==(const ZeroGroups&, const ZeroGroups&) = default;
+};
+
 // Degrees with every "auto" resolved.
 struct Layout {
   // Of every stage; where stages differ the least common multiples of theirs, which is what batch,
@@ -33,6 +42,7 @@ struct Layout {
   int64_t chunks = 1;                  // parts of the model per stage (planner/schedule.h)
   std::vector<int> part_layers;        // layers of each part, in order; empty: balanced by FLOPs
   int64_t zero = 0;                    // 1, 2, 3: what replicas split among them (planner/zero.h)
+  ZeroGroups zero_groups;              // which of them (planner/zero_levels.h)
   std::vector<Recompute> recompute;    // per layer; empty: kNone in all
   std::vector<Degrees> stage_degrees;  // per stage; empty: `degrees` in each
   ContextAttention context_attention = ContextAttention::kAuto;

@@ -15,6 +15,7 @@
 #include "planner/memory.h"
 #include "planner/tiers.h"
 #include "planner/vocabulary_schedule.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 namespace {
@@ -479,7 +480,9 @@ mesh::Mesh StageMesh(const Layout& layout, int stage) {
       for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
     } else if (kind.axis == Axis::kContext) {
       for (const ir::MeshAxis& axis : ContextAxes(layout, size)) mesh.axes.push_back(axis);
-    } else if (size > 1 || kind.axis == Axis::kData || kind.axis == Axis::kTensor) {
+    } else if (kind.axis == Axis::kData) {
+      for (const ir::MeshAxis& axis : DataAxes(layout, size)) mesh.axes.push_back(axis);
+    } else if (size > 1 || kind.axis == Axis::kTensor) {
       mesh.axes.push_back({kind.name, size});
     }
   }

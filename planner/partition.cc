@@ -364,10 +364,16 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const ValueId converted, EmitReshard(piece.builder, graph_.type(value),
                                                              local, from, to, MeshOf(key.stage)));
     AddVersion(key, value, to, converted);
-    const bool weight = IsParam(value) || IsWeightCast(graph_, graph_.producer(value));
     Versions(key.stage, value).back().own_piece_only |=
-        weight && ValueVersions::GathersBlocks(from, to);
+        ValueVersions::GathersBlocks(from, to) && IsGatheredAgain(key, graph_.producer(value));
     return converted;
+  }
+
+  // Weights in blocks by every piece, and activations where the layer's backward keeps blocks.
+  bool IsGatheredAgain(const PieceKey& key, const Node& producer) const {
+    if (producer.op == Op::kParam || IsWeightCast(graph_, producer)) return true;
+    return key.phase == Phase::kForward && producer.phase == Phase::kForward &&
+           ModeOfLayer(layout_.recompute, producer.layer) >= Recompute::kGathers;
   }
 
   // ---- emitting nodes ----
@@ -401,18 +407,6 @@ class Partitioner {
     return 0;
   }
 
-  // What other stages read is sent with every microbatch, and so is made with it.
-  bool ReadHereOnly(size_t index, int stage) const {
-    for (const ValueId output : graph_.nodes[index].outputs) {
-      for (const NodeId user : users_[output]) {
-        for (const int reader : stages_.node_stages[user.index()]) {
-          if (reader != stage) return false;
-        }
-      }
-    }
-    return true;
-  }
-
   // The pieces that compute a node; rounds of the update depend on what was emitted before.
   std::vector<PieceKey> PlacesOf(size_t index) {
     const Node& node = graph_.nodes[index];
@@ -426,7 +420,8 @@ class Partitioner {
     for (const int part : stages_.node_parts[index]) {
       PieceKey key{stages_.shape.StageOf(part), node.phase, 0, stages_.shape.ChunkOf(part)};
       key.weights = layout_.SplitsBackward() && stages_.is_weight_gradient[index];
-      if (IsWeightCast(graph_, node) && ReadHereOnly(index, key.stage)) {
+      // What other stages read is sent with every microbatch, and so is made with it.
+      if (IsWeightCast(graph_, node) && IsReadHereOnly(node, users_, stages_, key.stage)) {
         key = {key.stage, node.phase, kOncePerStep};
       }
       if (node.attrs.Has(kSweepAttr)) key.round = kSweep;
@@ -441,23 +436,25 @@ class Partitioner {
     MW_ASSIGN_OR_RETURN(const std::vector<ValueId> outputs, EmitIn(key, node, strategy));
     for (size_t r = 0; r < node.outputs.size(); ++r) {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
-      MW_TRY(SplitAccumulator(key, node.outputs[r], strategy.results[r], outputs[r]));
+      MW_TRY(KeepForOthers(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
     if (node.op == Op::kAdamW) return UpdateParams(key, node, outputs, {0, 2, 3});
     if (node.op == Op::kSgd) return UpdateParams(key, node, outputs, {0, 2});
     return OkStatus();
   }
 
-  // The form in which a gradient is summed up, made where the gradient is.
-  Status SplitAccumulator(const PieceKey& key, ValueId value, const Sharding& produced,
-                          ValueId local) {
-    const auto& accumulators = StrategiesOf(key.stage).accumulators;
-    const auto it = accumulators.find(value);
-    if (it == accumulators.end() || key.phase == Phase::kUpdate) return OkStatus();
+  // The form in which later pieces read the value, made where the value is.
+  Status KeepForOthers(const PieceKey& key, ValueId value, const Sharding& produced,
+                       ValueId local) {
+    const auto& forms = StrategiesOf(key.stage).kept_as;
+    const auto it = forms.find(value);
+    if (it == forms.end() || key.phase == Phase::kUpdate) return OkStatus();
     Sharding wanted = it->second;
     if (produced.partial.contains(kMicro)) wanted.partial[kMicro] = produced.partial.at(kMicro);
     if (wanted == produced) return OkStatus();
     MW_TRY(Convert(key, value, local, produced, wanted));
+    Versions(key.stage, value).back().own_piece_only = false;
+    Versions(key.stage, value).back().kept = true;
     return OkStatus();
   }
 

@@ -288,11 +288,11 @@ class PlanMaker {
       AddOutputStates(graph, outputs_, known);
       return choose_(graph, stages, layout, known);
     }
-    std::map<std::string, mesh::Sharding> known = WholeOverData(strategies_.params);
+    std::map<std::string, mesh::Sharding> known = WholeOverData(plan_.layout, strategies_.params);
     AddOutputStates(graph, outputs_, known);
     MW_ASSIGN_OR_RETURN(Strategies strategies,
                         ChooseStrategies(graph, stages, layout, known, MaxTensor()));
-    ReadShardedParams(graph, strategies_.params, strategies);
+    ReadShardedParams(graph, plan_.layout, strategies_.params, strategies);
     return strategies;
   }
 
@@ -509,18 +509,22 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
     if (plan.has_value()) return plan;
     return OfferHostMemory(plan.error(), job, topology, layout, scope, choose);
   };
+  if (wanted == "gathers") return offered(plan_with(Recompute::kGathers));
   if (wanted == "selective") return offered(plan_with(Recompute::kSelective));
   if (wanted == "full") return offered(plan_with(Recompute::kFull));
   Result<Plan> plan = plan_with(Recompute::kNone);
   // Without the compiler, programs are the graph as it is written.
   if (wanted == "none" || !job.train.compile) return offered(std::move(plan));
-  for (const Recompute mode : {Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute mode : {Recompute::kGathers, Recompute::kSelective, Recompute::kFull}) {
+    if (mode == Recompute::kGathers && layout.tensor() == 1) continue;
     if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
     plan = plan_with(mode);
     if (!plan.has_value()) continue;
     plan->notes.push_back(
-        fmt::format("the backward computes {} again: the job does not fit with what they make kept",
-                    mode == Recompute::kFull ? "whole layers" : "norms and activation functions"));
+        fmt::format("the backward {} again: the job does not fit with what they make kept",
+                    mode == Recompute::kFull        ? "computes whole layers"
+                    : mode == Recompute::kSelective ? "computes norms and activation functions"
+                                                    : "gathers activations"));
   }
   return offered(std::move(plan));
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "planner/strategy.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 
@@ -38,6 +39,10 @@ mesh::Mesh PlanningMesh(const Layout& layout) {
       for (const ir::MeshAxis& axis : ContextAxes(layout, layout.context())) {
         mesh.axes.push_back(axis);
       }
+    } else if (kind.axis == Axis::kData && layout.degrees[kind.axis] > 1) {
+      for (const ir::MeshAxis& axis : DataAxes(layout, layout.degrees[kind.axis])) {
+        mesh.axes.push_back(axis);
+      }
     } else if (layout.degrees[kind.axis] > 1) {
       mesh.axes.push_back({kind.name, layout.degrees[kind.axis]});
     }
@@ -68,7 +73,7 @@ Strategies OnMesh(Strategies strategies, const mesh::Mesh& mesh) {
   }
   for (auto& [name, sharding] : strategies.params) bring(sharding);
   std::for_each(strategies.values.begin(), strategies.values.end(), bring);
-  for (auto& [value, sharding] : strategies.accumulators) bring(sharding);
+  for (auto& [value, sharding] : strategies.kept_as) bring(sharding);
   for (auto& [reader, sharding] : strategies.forms) bring(sharding);
   return strategies;
 }

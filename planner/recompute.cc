@@ -64,10 +64,7 @@ class Recomputer {
     }
   }
 
-  Recompute ModeOf(const Node& node) const {
-    if (node.layer < 0 || static_cast<size_t>(node.layer) >= modes_.size()) return Recompute::kNone;
-    return modes_[static_cast<size_t>(node.layer)];
-  }
+  Recompute ModeOf(const Node& node) const { return ModeOfLayer(modes_, node.layer); }
 
   // What one layer reads of another, and the logits.
   void KeepLayerInputs() {

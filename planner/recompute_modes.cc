@@ -16,6 +16,8 @@ const char* ModeName(Recompute mode) {
   switch (mode) {
     case Recompute::kNone:
       break;
+    case Recompute::kGathers:
+      return "gathers";
     case Recompute::kSelective:
       return "selective";
     case Recompute::kFull:
@@ -41,13 +43,19 @@ std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
 }
 
 std::optional<Recompute> ModeNamed(std::string_view name) {
-  for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute mode :
+       {Recompute::kNone, Recompute::kGathers, Recompute::kSelective, Recompute::kFull}) {
     if (ModeName(mode) == name) return mode;
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+Recompute ModeOfLayer(const std::vector<Recompute>& modes, int layer) {
+  if (layer < 0 || static_cast<size_t>(layer) >= modes.size()) return Recompute::kNone;
+  return modes[static_cast<size_t>(layer)];
+}
 
 Result<std::vector<Recompute>> RecomputeOfLayers(Recompute mode, const std::string& layers,
                                                  int layer_count) {
@@ -102,6 +110,7 @@ void PinRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& spec) {
   spec.recompute_layers.clear();
   spec.recompute = has(Recompute::kFull)        ? "full"
                    : has(Recompute::kSelective) ? "selective"
+                   : has(Recompute::kGathers)   ? "gathers"
                                                 : "none";
   const bool mixed =
       std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end();

@@ -12,8 +12,13 @@
 
 namespace meshwright::planner {
 
-// What the backward of a layer computes again instead of keeping it (planner/recompute.h).
-enum class Recompute : uint8_t { kNone, kSelective, kFull };
+// What the backward of a layer makes again instead of keeping it, each with what the one before
+// does: what the forward gathered of blocks that are there (planner/partition.cc), norms and
+// activation functions, all of the layer (planner/recompute.h).
+enum class Recompute : uint8_t { kNone, kGathers, kSelective, kFull };
+
+// Of a layer: -1 is none. `modes`: per layer; empty: kNone.
+Recompute ModeOfLayer(const std::vector<Recompute>& modes, int layer);
 
 // `mode` in the layers that `layers` lists ("0-5,11"; empty: all), kNone in the others. A range may
 // name a mode of its own, which counts instead: what FormatRecompute writes by runs.

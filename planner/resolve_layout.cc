@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "planner/router_sweep.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 namespace {
@@ -261,6 +262,7 @@ void PinDegrees(const Layout& layout, ir::ParallelSpec& spec) {
   spec.chunks = layout.chunks;
   spec.sequence_parallel = layout.sequence_parallel;
   spec.zero = layout.zero;
+  for (const ZeroLevel& level : ZeroLevels()) spec.*level.pin = layout.zero_groups.*level.group;
 }
 
 std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int64_t device_count) {
@@ -317,6 +319,7 @@ Status CheckPins(const ir::ParallelSpec& pins, int64_t layer_count) {
   MW_TRY(TakeStageMeshes(pins, layout));
   MW_TRY(TakeTensorAxes(pins, layout));
   MW_TRY(CheckSchedule(pins, layout, layer_count));
+  MW_TRY(ZeroGroupsOf(pins));
   MW_TRY(RecomputeOfLayers(Recompute::kFull, pins.recompute_layers, static_cast<int>(layer_count)));
   return OkStatus();
 }
@@ -337,6 +340,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
   MW_ASSIGN_OR_RETURN(layout.context_attention, ParseContextAttention(wanted.context_attention));
   layout.sequence_parallel = wanted.sequence_parallel.value_or(false) && layout.tensor() > 1;
   layout.zero = std::max<int64_t>(wanted.zero, 0);
+  MW_ASSIGN_OR_RETURN(layout.zero_groups, ZeroGroupsOf(wanted));
   const int64_t batch = job.train.global_batch;
   if (wanted.data > 0) {
     layout.degrees[Axis::kData] = wanted.data;
@@ -351,6 +355,7 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
                                          "the two out",
                                          wanted.expert)));
   }
+  MW_TRY(CheckZeroGroups(layout));
   MW_TRY(CheckDevices(layout, device_count));
   MW_TRY(CheckLayers(layout, layer_count));
   if (!wanted.part_layers.empty()) {

@@ -62,7 +62,7 @@ Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
   MW_ASSIGN_OR_RETURN(ir::Graph graph, SplitVocabulary(std::move(step_graph), layout, layers));
   MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job, layout, std::move(graph)));
   const bool recomputes = std::any_of(layout.recompute.begin(), layout.recompute.end(),
-                                      [](Recompute mode) { return mode != Recompute::kNone; });
+                                      [](Recompute mode) { return mode >= Recompute::kSelective; });
   if (recomputes) {
     MW_ASSIGN_OR_RETURN(graph, RecomputeActivations(graph, layout.recompute));
   }

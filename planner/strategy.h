@@ -43,8 +43,9 @@ struct Strategies {
   std::vector<NodeStrategy> nodes;               // per node
   std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
   IdVector<ValueId, mesh::Sharding> values;      // per value, as produced
-  // The sharding in which a gradient is summed over microbatches; absent: as it is produced.
-  std::map<ValueId, mesh::Sharding> accumulators;
+  // The sharding in which later pieces read a value, made where the value is: a gradient that
+  // microbatches sum up, the copy of a weight; absent: as it is produced.
+  std::map<ValueId, mesh::Sharding> kept_as;
   // The sharding, but for "micro", in which a value is brought to its readers of a phase before
   // each takes what it needs of that; absent: each starts from what there is.
   std::map<std::pair<ValueId, ir::Phase>, mesh::Sharding> forms;

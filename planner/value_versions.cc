@@ -1,6 +1,7 @@
 #include "planner/value_versions.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "planner/strategy.h"
 
@@ -49,7 +50,8 @@ size_t ValueVersions::Best(const std::vector<Version>& versions, const PieceKey&
                            const mesh::Sharding& required) const {
   const auto rank = [&](const Version& version) {
     const bool same_rows = HasRows(SeenBy(version, reader)) == HasRows(required);
-    return std::pair(same_rows, version.sharding.partial.empty());
+    const bool kept = version.kept && version.piece != reader;
+    return std::tuple(kept, same_rows, version.sharding.partial.empty());
   };
   size_t best = FirstReadable(versions, reader);
   for (size_t i = best; i < versions.size(); ++i) {
@@ -83,6 +85,18 @@ std::optional<mesh::Sharding> ReadInUpdate(const ir::Graph& graph, const StageAs
     if (read.partial.empty()) return read;
   }
   return std::nullopt;
+}
+
+bool IsReadHereOnly(const ir::Node& node, const IdVector<ValueId, std::vector<NodeId>>& users,
+                    const StageAssignment& stages, int stage) {
+  for (const ValueId output : node.outputs) {
+    for (const NodeId user : users[output]) {
+      for (const int reader : stages.node_stages[user.index()]) {
+        if (reader != stage) return false;
+      }
+    }
+  }
+  return true;
 }
 
 }  // namespace meshwright::planner

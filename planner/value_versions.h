@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/id_vector.h"
 #include "ir/graph.h"
 #include "mesh/sharding.h"
 #include "planner/pieces.h"
@@ -31,6 +32,7 @@ struct Version {
   // the step. T of a shared vocabulary may run behind pieces that are ordered after it.
   bool own_piece_only = false;
   bool of_param = false;
+  bool kept = false;  // what pieces behind its own read (Strategies::kept_as)
 };
 
 class ValueVersions {
@@ -46,8 +48,9 @@ class ValueVersions {
   bool IsReadable(const Version& version, const PieceKey& reader) const;
   // The first that is readable; versions.size(): none is.
   size_t FirstReadable(const std::vector<Version>& versions, const PieceKey& reader) const;
-  // The version to start from: the wanted one, else one with (without) rows as wanted, else one
-  // that is not partial, else the first. Versions that a later piece computes do not exist yet.
+  // The version to start from: the wanted one, else the one that is kept for others, else one with
+  // (without) rows as wanted, else one that is not partial, else the first. Versions that a later
+  // piece computes do not exist yet.
   size_t Best(const std::vector<Version>& versions, const PieceKey& reader,
               const mesh::Sharding& required) const;
 
@@ -68,5 +71,9 @@ class ValueVersions {
 // devices any more: what other stages get of it is the same, to the last bit, and made once.
 std::optional<mesh::Sharding> ReadInUpdate(const ir::Graph& graph, const StageAssignment& stages,
                                            const Strategies& strategies, int stage, ValueId value);
+
+// Whether no other stage reads what the node makes.
+bool IsReadHereOnly(const ir::Node& node, const IdVector<ValueId, std::vector<NodeId>>& users,
+                    const StageAssignment& stages, int stage);
 
 }  // namespace meshwright::planner

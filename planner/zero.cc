@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 namespace {
@@ -32,20 +35,34 @@ class ZeroPass {
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) SumPartials(i);
     NoteWhole();
-    if (layout_.zero == 3) ReadShardedParams(graph_, strategies_.params, strategies_);
+    ReadShardedParams(graph_, layout_, strategies_.params, strategies_);
   }
 
  private:
-  // `sharding` with "data" behind the axes of the first dim that it divides.
+  // `sharding` with the axes of the optimizer's state behind those of the first dim that they
+  // divide.
   std::optional<Sharding> SplitOverData(const ir::TensorType& type, Sharding sharding) const {
     const ir::Dims local = mesh::LocalDims(type.dims, sharding, mesh_);
     if (ir::TensorType{type.dtype, local}.bytes() < kZeroMinBytes) return std::nullopt;
     for (size_t d = 0; d < local.size(); ++d) {
-      if (local[d] % layout_.degrees[Axis::kData] != 0) continue;
-      sharding.dims[d].push_back(kData);
+      if (local[d] % ZeroDegree(layout_, ZeroKind::kOptimizer) != 0) continue;
+      const mesh::AxisList axes = ZeroAxes(layout_, ZeroKind::kOptimizer);
+      sharding.dims[d].insert(sharding.dims[d].end(), axes.begin(), axes.end());
       return sharding;
     }
     return std::nullopt;
+  }
+
+  // Whether microbatches read nothing of the weight but narrow copies of it.
+  bool IsReadAsCopy(ValueId param) const {
+    const std::vector<NodeId>& readers = users_[param];
+    const auto copies = std::count_if(readers.begin(), readers.end(), [&](NodeId reader) {
+      return IsWeightCast(graph_, graph_.node(reader));
+    });
+    const auto renewals = std::count_if(readers.begin(), readers.end(), [&](NodeId reader) {
+      return graph_.node(reader).phase == Phase::kUpdate;
+    });
+    return copies > 0 && static_cast<size_t>(copies + renewals) == readers.size();
   }
 
   void SplitOptimizer(size_t index) {
@@ -67,13 +84,14 @@ class ZeroPass {
       strategy.results[r] = *split;
       strategies_.values[node.outputs[r]] = *split;
     }
-    if (layout_.zero == 3) strategies_.params[name] = *split;
+    strategies_.params[name] =
+        IsReadAsCopy(node.inputs[0]) ? *split : AsOfKind(*split, layout_, ZeroKind::kWeights);
     SplitGradient(node.inputs[1], *split);
   }
 
   void SplitGradient(ValueId gradient, const Sharding& split) {
     SplitTerms(gradient, split);
-    if (layout_.zero >= 2) strategies_.accumulators[gradient] = split;
+    SumByLevels(gradient, split);
     for (NodeId user : users_[gradient]) {
       const auto index = user.index();
       const Node& node = graph_.nodes[index];
@@ -88,6 +106,21 @@ class ZeroPass {
     }
   }
 
+  // Summed up in blocks; sums over what is between groups are made in the update, of blocks as
+  // small as they get, since that is where links are slow.
+  void SumByLevels(ValueId gradient, const Sharding& split) {
+    const auto within_group = [&](Sharding sharding) {
+      for (const auto& [axis, kind] : strategies_.values[gradient].partial) {
+        const bool between = axis.starts_with(kData) && !sharding.UsesAxis(axis);
+        if (between) sharding.partial[axis] = kind;
+      }
+      return sharding;
+    };
+    strategies_.forms[{gradient, Phase::kUpdate}] = within_group(split);
+    if (layout_.zero < 2) return;
+    strategies_.kept_as[gradient] = within_group(AsOfKind(split, layout_, ZeroKind::kGradients));
+  }
+
   // The gradient of a weight that several stages read is summed up in the update: blocks are.
   void SplitTerms(ValueId gradient, const Sharding& split) {
     const auto index = graph_.value(gradient).producer.index();
@@ -96,8 +129,7 @@ class ZeroPass {
     strategies_.nodes[index].operands.assign(node.inputs.size(), split);
     strategies_.nodes[index].results = {split};
     strategies_.values[gradient] = split;
-    if (layout_.zero < 2) return;
-    for (const ValueId term : node.inputs) strategies_.accumulators[term] = split;
+    for (const ValueId term : node.inputs) SumByLevels(term, split);
   }
 
   // A scalar sum of what is partial now reduces it.
@@ -121,7 +153,7 @@ class ZeroPass {
     strategies_.notes.push_back(fmt::format(
         "{}{} whole over data={}: no dim divides", whole_.front(),
         whole_.size() == 1 ? " stays" : fmt::format(" and {} more stay", whole_.size() - 1),
-        layout_.degrees[Axis::kData]));
+        ZeroDegree(layout_, ZeroKind::kOptimizer)));
   }
 
   const Graph& graph_;
@@ -139,8 +171,8 @@ void ApplyZero(const Graph& step_graph, const Layout& layout, Strategies& strate
   ZeroPass(step_graph, layout, strategies).Run();
 }
 
-void ReadShardedParams(const Graph& graph, const std::map<std::string, Sharding>& params,
-                       Strategies& strategies) {
+void ReadShardedParams(const Graph& graph, const Layout& layout,
+                       const std::map<std::string, Sharding>& params, Strategies& strategies) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.op == Op::kParam) {
@@ -155,11 +187,16 @@ void ReadShardedParams(const Graph& graph, const std::map<std::string, Sharding>
     strategies.nodes[i].operands = {it->second};
     strategies.nodes[i].results = {it->second};
     strategies.values[node.outputs[0]] = it->second;
+    const Sharding read = AsOfKind(it->second, layout, ZeroKind::kWeights);
+    if (read != it->second) strategies.kept_as[node.outputs[0]] = read;
   }
 }
 
-std::map<std::string, Sharding> WholeOverData(std::map<std::string, Sharding> params) {
-  for (auto& [name, sharding] : params) sharding = WithoutAxis(std::move(sharding), kData);
+std::map<std::string, Sharding> WholeOverData(const Layout& layout,
+                                              std::map<std::string, Sharding> params) {
+  for (const std::string& axis : ZeroAxes(layout, ZeroKind::kOptimizer)) {
+    for (auto& [name, sharding] : params) sharding = WithoutAxis(std::move(sharding), axis);
+  }
   return params;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/layout.h"
+#include "planner/zero_levels.h"
 #include "report/plan_search_report.h"
 
 namespace meshwright::report {
@@ -23,12 +24,24 @@ const char* RecomputeName(planner::Recompute mode) {
   switch (mode) {
     case planner::Recompute::kNone:
       return "none";
+    case planner::Recompute::kGathers:
+      return "gathers";
     case planner::Recompute::kSelective:
       return "selective";
     case planner::Recompute::kFull:
       return "full";
   }
   return "none";
+}
+
+// Of each kind of state the axes that split it, and over how many replicas.
+PlanObject ZeroObject(const planner::Layout& layout) {
+  PlanObject levels = PlanObject::object();
+  for (const planner::ZeroLevel& level : planner::ZeroLevels()) {
+    levels[level.name] = {{"replicas", planner::ZeroDegree(layout, level.kind)},
+                          {"axes", planner::ZeroAxes(layout, level.kind)}};
+  }
+  return levels;
 }
 
 PlanObject LayoutObject(const planner::Layout& layout) {
@@ -45,6 +58,7 @@ PlanObject LayoutObject(const planner::Layout& layout) {
           {"chunks", layout.chunks},
           {"sequence_parallel", layout.sequence_parallel},
           {"zero", layout.zero},
+          {"zero_levels", ZeroObject(layout)},
           {"stage_meshes", planner::FormatStageDegrees(layout.stage_degrees)},
           {"tensor_axes", layout.tensor_axes},
           {"devices", layout.devices},  // of the cluster, by program; empty: the first ones

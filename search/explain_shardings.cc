@@ -239,9 +239,10 @@ struct ShardingExplainer {
     if (!options.by_search) {
       MW_ASSIGN_OR_RETURN(
           planner::Strategies rules,
-          planner::ChooseStrategies(step.graph, step.stages, plan.layout,
-                                    pinned ? planner::WholeOverData(stored) : ShardingsByName(),
-                                    plan.layout.tensor()));
+          planner::ChooseStrategies(
+              step.graph, step.stages, plan.layout,
+              pinned ? planner::WholeOverData(plan.layout, stored) : ShardingsByName(),
+              plan.layout.tensor()));
       planner::ApplyZero(step.graph, plan.layout, rules);
       std::map<int, int> fixed = NodeChoices(rules);
       fixed.insert(params.begin(), params.end());
@@ -349,6 +350,12 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
         "shardings are explained for stages of equal meshes, not for {}; pin equal degrees to "
         "compare",
         planner::FormatStageDegrees(layout.stage_degrees))));
+  }
+  if (layout.zero_groups != planner::ZeroGroups{}) {
+    return Fail(InvalidArgument(
+        "shardings are explained where all replicas split the same; leave "
+        "parallelism.data_parallel_shard_degree, zero_gradients_degree and zero_weights_degree out "
+        "to compare"));
   }
   ShardingExplainer explainer{input.options, clock};
   MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(input.job));

@@ -19,6 +19,7 @@
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
 #include "planner/step_pieces.h"
+#include "planner/zero_levels.h"
 #include "search/device_classes.h"
 #include "search/layer_probe.h"
 #include "search/open_choices.h"
@@ -170,7 +171,10 @@ class Finder {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
-          layers[c][layer].zero = SplitOver((*probed)[c][layer], degrees[planner::Axis::kData]);
+          layers[c][layer].zero =
+              SplitOver((*probed)[c][layer],
+                        planner::GroupSize(degrees[planner::Axis::kData], zero_groups_,
+                                           planner::ZeroKind::kOptimizer));
         }
       }
     }
@@ -213,12 +217,14 @@ class Finder {
   // ---- candidates ----
 
   Status MakeFamilies() {
+    MW_ASSIGN_OR_RETURN(zero_groups_, planner::ZeroGroupsOf(job_.parallel));
     for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
       for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
         Family family;
         family.layout.degrees[planner::Axis::kTensor] = tensor;
         family.layout.sequence_parallel = sequence_parallel;
         family.layout.context_attention = context_attention_;
+        family.layout.zero_groups = zero_groups_;
         // Of the rows of a whole batch.
         const auto whole = InputOf(family.layout, CheapestMode());
         if (whole) AddFamilies(job_, choices_, family, *whole, families_);
@@ -464,6 +470,7 @@ class Finder {
   ProbeStep step_;
   int layer_count_ = 1;
   planner::ContextAttention context_attention_ = planner::ContextAttention::kAuto;
+  planner::ZeroGroups zero_groups_;  // that the pins ask for
   std::vector<Recompute> modes_;
   std::vector<Recompute> pinned_modes_;  // per layer; empty: open
   std::vector<int> all_devices_;

@@ -85,7 +85,7 @@ class Decoder {
         if (form == WithoutAxis(made, kMicro)) return;
         const bool summed = audience == Audience::kUpdate && model_.options.microbatches > 1;
         if (summed && node.phase == ir::Phase::kBackward) {
-          result_.accumulators[value] = form;
+          result_.kept_as[value] = form;
           return;
         }
         for (ir::Phase phase : phases) result_.forms[{value, phase}] = form;

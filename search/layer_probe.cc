@@ -204,6 +204,7 @@ class Prober {
         const ValueId value = piece.graph->node(inputs[i]).outputs[0];
         for (const NodeId user : users[value]) {
           const int layer = std::max(piece.graph->node(user).layer, 0);
+          if (piece.key.round != planner::kOncePerStep) read_.insert(piece.inputs[i]);
           Readers& readers = readers_[piece.inputs[i]];
           readers.all.insert(layer);
           if (piece.key.phase != Phase::kBackward) continue;
@@ -236,9 +237,18 @@ class Prober {
     const auto copy = copies_.find(name);
     if (copy == copies_.end() || !copy->second.readers.contains(layer)) return;
     weight.copy_bytes = copy->second.bytes;
+    weight.is_master = !IsRead(name);
     weight.copy_is_shared = *copy->second.readers.begin() < layer;
     LayerProbe& probe = At(layer);
     (weight.copy_is_shared ? probe.shared_copy_bytes : probe.copy_bytes) += weight.copy_bytes;
+  }
+
+  // Whether microbatches read the weight itself.
+  bool IsRead(const std::string& param) const {
+    return std::any_of(read_.begin(), read_.end(), [&](planner::TensorIndex tensor) {
+      const StageTensor& info = partition_.tensors[tensor];
+      return info.role == planner::TensorRole::kParam && info.name == param;
+    });
   }
 
   void AddTensors() {
@@ -364,7 +374,8 @@ class Prober {
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
   std::map<planner::TensorIndex, Readers> readers_;
-  std::map<std::string, Copy> copies_;  // by param
+  std::set<planner::TensorIndex> read_;  // by microbatches
+  std::map<std::string, Copy> copies_;   // by param
 };
 
 }  // namespace
@@ -380,9 +391,17 @@ ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
     (weight.shared ? split.shared_optimizer_bytes : split.optimizer_bytes) +=
         weight.optimizer_bytes;
     ++(weight.shared ? split.shared_weights : split.weights);
+    const int64_t renewed = weight.is_master ? weight.copy_bytes : weight.bytes;
+    (weight.shared ? split.shared_renewed_bytes : split.renewed_bytes) += renewed;
+    if (weight.is_master) {
+      (weight.shared ? split.shared_master_bytes : split.master_bytes) += weight.bytes;
+    } else {
+      split.largest_renewed_bytes = std::max(split.largest_renewed_bytes, weight.bytes);
+    }
     if (weight.by_expert) {
       ++split.expert_weights;
       split.expert_bytes += weight.bytes;
+      split.expert_renewed_bytes += renewed;
     }
     split.largest_bytes = std::max(split.largest_bytes, weight.bytes);
     split.largest_gathered_bytes = std::max(

@@ -30,6 +30,7 @@ struct ProbedWeight {
   bool shared = false;          // of an earlier layer
   bool copy_is_shared = false;  // an earlier layer reads the copy, too
   bool by_expert = false;       // each rank of the expert axis has some of it
+  bool is_master = false;       // microbatches read nothing of it but the copy
 };
 
 // Of one layer on one device of the submesh. Bytes are those of local blocks.
@@ -77,6 +78,14 @@ struct ZeroSplit {
   int64_t shared_optimizer_bytes = 0;
   int expert_weights = 0;  // of `weights`, those that the expert axis splits
   int64_t expert_bytes = 0;
+  // Of bytes and shared_bytes, weights of which microbatches read a copy alone.
+  int64_t master_bytes = 0;
+  int64_t shared_master_bytes = 0;
+  // Of all that is split what microbatches read: those copies, and the other weights.
+  int64_t renewed_bytes = 0;
+  int64_t shared_renewed_bytes = 0;
+  int64_t expert_renewed_bytes = 0;    // of renewed_bytes
+  int64_t largest_renewed_bytes = 0;   // of one weight that is no master
   int64_t largest_bytes = 0;           // of one weight
   int64_t largest_gathered_bytes = 0;  // of one weight or its copy
   int64_t packed_bytes = 0;            // of the largest whose blocks are no runs of memory

@@ -19,8 +19,8 @@ using planner::Layout;
 using planner::PipelineShape;
 using planner::Recompute;
 
-// After so many the rest is refused: three modes settle in one round each.
-constexpr int kFittingRounds = 4;
+// After so many the rest is refused: four modes settle in one round each.
+constexpr int kFittingRounds = 5;
 
 size_t At(int index) { return static_cast<size_t>(index); }
 
@@ -38,8 +38,8 @@ class Coster {
     for (int stage = 0; stage < shape_.stages; ++stage) {
       memo_->devices.push_back(FindDevices(stage));
       memo_->classes.push_back(SlowestClass(stage));
-      memo_->replicas.push_back(
-          ReplicasOf(*input.costs, layout.DegreesOf(stage), memo_->devices.back()));
+      memo_->replicas.push_back(ReplicasOf(*input.costs, layout.DegreesOf(stage),
+                                           layout.zero_groups, memo_->devices.back()));
     }
   }
 
@@ -184,15 +184,12 @@ class Coster {
     return layers;
   }
 
-  double Collective(int stage, CollectiveKind kind, double bytes, double calls) const {
-    return CallsSeconds(kind, bytes, calls, memo_->replicas[At(stage)].data);
-  }
-
   // Blocks of gradients over what holds the same weights beside the data axis.
   double SumOfBlocks(int stage, const ZeroSplit& zero, double bytes, double weights) const {
     const Replicas& replicas = memo_->replicas[At(stage)];
     const double of_experts =
-        static_cast<double>(zero.expert_bytes) / static_cast<double>(DataOf(stage));
+        static_cast<double>(zero.expert_bytes) /
+        static_cast<double>(SettingOf(stage).Degree(planner::ZeroKind::kGradients));
     return CallsSeconds(CollectiveKind::kAllReduce, bytes - of_experts,
                         weights - zero.expert_weights, replicas.others) +
            CallsSeconds(CollectiveKind::kAllReduce, of_experts, zero.expert_weights,
@@ -243,17 +240,22 @@ class Coster {
                PartCost& cost) const {
     if (layout().zero < 2) return;
     const int stage = shape_.StageOf(part);
-    const auto data = static_cast<double>(DataOf(stage));
+    const Replicas& replicas = memo_->replicas[At(stage)];
+    const StateSetting setting = SettingOf(stage);
+    const auto gradients = static_cast<double>(setting.Degree(planner::ZeroKind::kGradients));
     const bool copies = OwnerOfShared(part, probe) != SharedOwner::kSamePart;
     const auto split = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
     const double weights = zero.weights + (copies ? zero.shared_weights : 0);
-    cost.backward_s += count * (Collective(stage, CollectiveKind::kReduceScatter, split, weights) +
-                                SumOfBlocks(stage, zero, split / data, weights));
+    cost.backward_s +=
+        count * (CallsSeconds(CollectiveKind::kReduceScatter, split, weights, replicas.gradients) +
+                 SumOfBlocks(stage, zero, split / gradients, weights));
     if (layout().zero == 2) return;
+    const auto blocks = static_cast<double>(setting.Degree(planner::ZeroKind::kWeights));
     const auto narrow =
         static_cast<double>(zero.copy_bytes + (copies ? zero.shared_copy_bytes : 0));
-    const double seconds = Collective(stage, CollectiveKind::kAllGather,
-                                      (narrow > 0 ? narrow : split) / data, weights);
+    const double seconds =
+        CallsSeconds(CollectiveKind::kAllGather, (narrow > 0 ? narrow : split) / blocks, weights,
+                     replicas.weights);
     cost.forward_s += count * seconds;
     cost.backward_s += count * seconds;
   }
@@ -436,13 +438,10 @@ class Coster {
   bool Accumulates() const { return layout().microbatches > 1 || layout().SplitsBackward(); }
 
   StateSetting SettingOf(int stage) const {
-    return {DataOf(stage),
-            layout().DegreesOf(stage).tensor(),
-            layout().zero,
-            shape_.stages,
-            Accumulates(),
-            input_.bucket_bytes,
-            memo_->replicas[At(stage)]};
+    return {DataOf(stage),       layout().DegreesOf(stage).tensor(),
+            layout().zero,       layout().zero_groups,
+            shape_.stages,       Accumulates(),
+            input_.bucket_bytes, memo_->replicas[At(stage)]};
   }
 
   // What a stage holds all the time and does once per step.

@@ -30,6 +30,7 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
   int64_t weights = 0;
   int64_t optimizer = 0;
   int64_t gradients = 0;
+  int64_t narrow = 0;  // copies of weights in the type that microbatches compute in
   const ir::Graph& graph = job.main().graph;
   for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
     const ir::TensorType& type = graph.type(graph.node(id).outputs[0]);
@@ -40,8 +41,9 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
     weights += type.bytes();
     optimizer += states * type.elements() * ir::DTypeBytes(kept);
     gradients += type.elements() * gradient_bytes;
+    narrow += type.elements() * gradient_bytes;
   }
-  if (job.parallel.weights_memory == "host") weights = 0;
+  if (job.parallel.weights_memory == "host") weights = narrow = 0;
   if (job.parallel.optimizer_memory == "host") optimizer = 0;
   if (job.trained() == nullptr) return weights;
   const int64_t zero = job.parallel.zero;
@@ -50,7 +52,10 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
   // Replicas that share experts have as many copies of these fewer; other weights have more.
   const int64_t copies =
       std::max<int64_t>(1, job.parallel.data / std::max<int64_t>(1, job.parallel.expert));
-  return weights * (zero < 3 ? copies : 1) + optimizer * (zero < 1 ? copies : 1) +
+  // Weights of which replicas read narrow copies are there once from the first stage on.
+  const int64_t replicated =
+      zero < 1 ? weights * copies : std::min(weights * copies, weights + narrow * copies);
+  return (zero < 3 ? replicated : weights) + optimizer * (zero < 1 ? copies : 1) +
          gradients * (zero < 2 ? copies : 1);
 }
 

@@ -9,6 +9,7 @@
 #include "planner/router_sweep.h"
 #include "planner/schedule.h"
 #include "planner/stages.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::search {
 using planner::Recompute;
@@ -48,10 +49,13 @@ bool IsForTightMemory(const std::string& schedule) {
 
 std::vector<Recompute> RecomputeModes(const ir::JobRequest& job) {
   const std::string& wanted = job.parallel.recompute;
+  if (wanted == "gathers") return {Recompute::kGathers};
   if (wanted == "selective") return {Recompute::kSelective};
   if (wanted == "full") return {Recompute::kFull};
   if (wanted == "none" || !job.train.compile) return {Recompute::kNone};
-  return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  const bool gathers = job.parallel.tensor != 1 && job.parallel.sequence_parallel.value_or(true);
+  if (!gathers) return {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  return {Recompute::kNone, Recompute::kGathers, Recompute::kSelective, Recompute::kFull};
 }
 
 OpenChoices::OpenChoices(const ir::JobRequest& job)
@@ -242,6 +246,7 @@ void AddFamilies(const ir::JobRequest& job, const OpenChoices& choices, const Fa
     for (const int64_t expert : choices.ExpertDegrees(data)) {
       layout.degrees[Axis::kData] = data / expert;
       layout.degrees[Axis::kExpert] = expert;
+      if (!planner::CheckZeroGroups(layout).ok()) continue;
       for (const int64_t context : choices.ContextDegrees(most)) {
         layout.degrees[Axis::kContext] = context;
         for (const int64_t pipeline : choices.PipelineDegrees(most / context)) {

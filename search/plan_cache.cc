@@ -14,6 +14,7 @@
 #include "ir/text.h"
 #include "mesh/device_profile.h"
 #include "planner/layout.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 
@@ -26,7 +27,15 @@ void from_json(const nlohmann::json& json, Degrees& degrees) {
     degrees[kind.axis] = json.at(static_cast<size_t>(kind.axis)).get<int64_t>();
   }
 }
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Layout, degrees, pipeline, microbatches, schedule,
+void to_json(nlohmann::json& json, const ZeroGroups& groups) {
+  for (const ZeroLevel& level : ZeroLevels()) json.push_back(groups.*level.group);
+}
+void from_json(const nlohmann::json& json, ZeroGroups& groups) {
+  for (size_t i = 0; i < ZeroLevels().size(); ++i) {
+    groups.*ZeroLevels()[i].group = json.at(i).get<int64_t>();
+  }
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Layout, degrees, zero_groups, pipeline, microbatches, schedule,
                                    sequence_parallel, chunks, part_layers, zero, recompute,
                                    stage_degrees, context_attention, tensor_axes, devices)
 
@@ -50,7 +59,7 @@ namespace {
 
 using planner::Layout;
 
-constexpr std::string_view kTitle = "meshwright plan cache 8";
+constexpr std::string_view kTitle = "meshwright plan cache 9";
 
 bool IsKnown(const Layout& layout) {
   return layout.context_attention <= planner::ContextAttention::kNested &&

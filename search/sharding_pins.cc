@@ -12,6 +12,7 @@
 #include "planner/stages.h"
 #include "planner/strategy.h"
 #include "planner/zero.h"
+#include "planner/zero_levels.h"
 
 namespace meshwright::search {
 namespace {
@@ -219,15 +220,17 @@ planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job) {
     }
     MW_ASSIGN_OR_RETURN(Strategies strategies,
                         planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(pinned), layout.tensor()));
+                                                  planner::WholeOverData(layout, pinned), layout.tensor()));
     if (!stored.empty()) {  // of another program, as planner::MakePlanOf does by the rules
-      planner::ReadShardedParams(graph, stored, strategies);
+      planner::ReadShardedParams(graph, layout, stored, strategies);
       return strategies;
     }
     planner::ApplyZero(graph, layout, strategies);
     for (const auto& [name, sharding] : pinned) {
       const auto it = strategies.params.find(name);
-      if (it != strategies.params.end() && it->second == sharding) continue;
+      if (it == strategies.params.end() || it->second == sharding) continue;
+      // Of a weight that the optimizer alone has as it is, a pin may say what microbatches read.
+      if (planner::AsOfKind(it->second, layout, planner::ZeroKind::kWeights) == sharding) continue;
       return Fail(FailedPrecondition(
           fmt::format("the rules cannot store {} as {}", name, FormatPinnedSharding(sharding))));
     }

@@ -7,11 +7,12 @@ namespace meshwright::search {
 namespace {
 
 using mesh::CollectiveKind;
+using planner::ZeroKind;
 
 // A block of what ZeRO splits, all of the rest. Of what is on the host there is nothing to split.
-int64_t BlockOf(int64_t bytes, int64_t split, bool splits, int64_t data) {
+int64_t BlockOf(int64_t bytes, int64_t split, int64_t degree) {
   split = std::min(split, bytes);
-  return splits ? bytes - split + split / data : bytes;
+  return bytes - split + split / degree;
 }
 
 double Share(int64_t part, int64_t whole) {
@@ -21,10 +22,11 @@ double Share(int64_t part, int64_t whole) {
 }  // namespace
 
 Replicas ReplicasOf(const planner::CostModel& costs, const planner::Degrees& degrees,
-                    std::span<const int> devices) {
-  const auto along = [&](int64_t data, int64_t expert, int64_t context) {
+                    const planner::ZeroGroups& groups, std::span<const int> devices) {
+  // Every `step`th of the data axis.
+  const auto along = [&](int64_t data, int64_t expert, int64_t context, int64_t step = 1) {
     std::vector<int> members;
-    for (int64_t d = 0; d < data; ++d) {
+    for (int64_t d = 0; d < data; d += step) {
       for (int64_t e = 0; e < expert; ++e) {
         for (int64_t c = 0; c < context; ++c) {
           const int64_t row = (d * degrees.expert() + e) * degrees.context() + c;
@@ -35,13 +37,21 @@ Replicas ReplicasOf(const planner::CostModel& costs, const planner::Degrees& deg
     return costs.ShapeOf(members);
   };
   const int64_t data = degrees[planner::Axis::kData];
+  const int64_t state = planner::GroupSize(data, groups, ZeroKind::kOptimizer);
+  const int64_t gradients = planner::GroupSize(data, groups, ZeroKind::kGradients);
+  const int64_t weights = planner::GroupSize(data, groups, ZeroKind::kWeights);
   Replicas replicas;
   replicas.all = along(data, degrees.expert(), degrees.context());
+  replicas.data = along(state, 1, 1);
+  replicas.gradients = along(gradients, 1, 1);
+  replicas.weights = along(weights, 1, 1);
+  replicas.between = along(data, 1, 1, state);
+  replicas.between_gradients = along(state, 1, 1, gradients);
+  replicas.between_weights = along(state, 1, 1, weights);
   if (degrees.expert() == 1 && degrees.context() == 1) {
-    replicas.data = replicas.of_experts = replicas.all;
+    replicas.of_experts = replicas.all;
     return replicas;
   }
-  replicas.data = along(data, 1, 1);
   replicas.others = along(1, degrees.expert(), degrees.context());
   replicas.of_experts = along(data, 1, degrees.context());
   replicas.others_of_experts = along(1, 1, degrees.context());
@@ -58,24 +68,31 @@ int64_t ExchangedBytes(const LayerProbe& probe, const ZeroSplit& zero,
                        const StateSetting& setting) {
   const int64_t parts = probe.shared_weight_bytes - probe.shared_whole_bytes +
                         probe.shared_whole_bytes / setting.tensor;
-  const double split =
-      setting.zero >= 1 ? Share(zero.shared_bytes, probe.shared_weight_bytes) : 0.0;
-  return static_cast<int64_t>(static_cast<double>(parts) *
-                              (1 - split + split / static_cast<double>(setting.data)));
+  const double split = Share(zero.shared_bytes, probe.shared_weight_bytes);
+  const auto degree = static_cast<double>(setting.Degree(ZeroKind::kOptimizer));
+  return static_cast<int64_t>(static_cast<double>(parts) * (1 - split + split / degree));
 }
 
 int64_t OwnGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
                          const StateSetting& setting) {
-  return BlockOf(probe.gradient_bytes, zero.bytes, setting.zero >= 2, setting.data);
+  return BlockOf(probe.gradient_bytes, zero.bytes, setting.Degree(ZeroKind::kGradients));
 }
 
 int64_t SharedGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
                             const StateSetting& setting) {
-  return BlockOf(probe.shared_weight_bytes, zero.shared_bytes, setting.zero >= 2, setting.data);
+  return BlockOf(probe.shared_weight_bytes, zero.shared_bytes,
+                 setting.Degree(ZeroKind::kGradients));
 }
 
-int64_t StageState::Block(int64_t bytes, int64_t split, bool splits) const {
-  return BlockOf(bytes, split, splits, setting_.data);
+int64_t StageState::Block(int64_t bytes, int64_t split, ZeroKind kind) const {
+  return BlockOf(bytes, split, setting_.Degree(kind));
+}
+
+// Of weights, those that only the optimizer has as they are are split as its state is.
+int64_t StageState::WeightBlock(int64_t bytes, int64_t split, int64_t masters) const {
+  masters = std::min(masters, bytes);
+  return Block(bytes - masters, split - masters, ZeroKind::kWeights) +
+         Block(masters, masters, ZeroKind::kOptimizer);
 }
 
 void StageState::AddGradients(int64_t bytes) {
@@ -85,31 +102,35 @@ void StageState::AddGradients(int64_t bytes) {
 int64_t StageState::SharedBlock(int64_t bytes, const LayerProbe& probe,
                                 const ZeroSplit& zero) const {
   const double split = Share(zero.shared_bytes, probe.shared_weight_bytes);
-  return Block(bytes, static_cast<int64_t>(split * static_cast<double>(bytes)), setting_.zero >= 1);
+  return Block(bytes, static_cast<int64_t>(split * static_cast<double>(bytes)),
+               ZeroKind::kOptimizer);
 }
 
 void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner, int count) {
   const double split = Share(zero.bytes, probe.weight_bytes);
   cost_.state_bytes +=
-      count * (Block(probe.weight_bytes, zero.bytes, setting_.zero == 3) +
-               Block(probe.copy_bytes, zero.copy_bytes, setting_.zero == 3) +
-               Block(probe.optimizer_bytes, zero.optimizer_bytes, setting_.zero >= 1));
+      count * (WeightBlock(probe.weight_bytes, zero.bytes, zero.master_bytes) +
+               Block(probe.copy_bytes, zero.copy_bytes, ZeroKind::kWeights) +
+               Block(probe.optimizer_bytes, zero.optimizer_bytes, ZeroKind::kOptimizer));
   AddGradients(count * OwnGradientBytes(probe, zero, setting_));
   gradients_.bytes += count * (probe.gradient_bytes - probe.expert_gradient_bytes);
   gradients_.split_bytes += count * (zero.bytes - zero.expert_bytes);
+  gradients_.renewed_bytes += count * (zero.renewed_bytes - zero.expert_renewed_bytes);
   gradients_.split_weights += count * (zero.weights - zero.expert_weights);
   of_experts_.bytes += count * probe.expert_gradient_bytes;
   of_experts_.split_bytes += count * zero.expert_bytes;
+  of_experts_.renewed_bytes += count * zero.expert_renewed_bytes;
   of_experts_.split_weights += count * zero.expert_weights;
-  const double blocks = setting_.zero >= 1 ? split : 0;
-  cost_.update_s +=
-      count * probe.update_s * (1 - blocks + blocks / static_cast<double>(setting_.data));
+  const auto degree = static_cast<double>(setting_.Degree(ZeroKind::kOptimizer));
+  cost_.update_s += count * probe.update_s * (1 - split + split / degree);
   run_bytes_ = std::max(run_bytes_, RunBytes(probe, zero));
   packed_bytes_ =
       std::max({packed_bytes_, probe.packed_bytes, setting_.zero >= 1 ? zero.packed_bytes : 0});
   // Of a weight the block that the optimizer renews before all are gathered.
-  const bool renews = setting_.zero == 1 || setting_.zero == 2;
-  if (renews) renewal_bytes_ = std::max(renewal_bytes_, zero.largest_bytes / setting_.data);
+  if (RenewsBlocks()) {
+    renewal_bytes_ = std::max(renewal_bytes_,
+                              zero.largest_renewed_bytes / setting_.Degree(ZeroKind::kOptimizer));
+  }
   AddShared(probe, zero, owner);
 }
 
@@ -119,7 +140,9 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
 int64_t StageState::RunBytes(const LayerProbe& probe, const ZeroSplit& zero) const {
   const int64_t gathered = setting_.zero == 3 ? zero.largest_gathered_bytes : 0;
   const int64_t scattered =
-      setting_.zero >= 2 ? zero.largest_bytes + zero.largest_bytes / setting_.data : 0;
+      setting_.zero >= 2
+          ? zero.largest_bytes + zero.largest_bytes / setting_.Degree(ZeroKind::kGradients)
+          : 0;
   const int64_t blocks =
       probe.makes_loss_gradient ? gathered + scattered : std::max(gathered, scattered);
   if (probe.recomputes) return probe.transient_bytes + probe.largest_made_bytes + blocks;
@@ -133,12 +156,13 @@ void StageState::AddShared(const LayerProbe& probe, const ZeroSplit& zero, Share
   AddGradients(SharedGradientBytes(probe, zero, setting_));
   gradients_.bytes += probe.shared_weight_bytes;
   gradients_.split_bytes += zero.shared_bytes;
+  gradients_.renewed_bytes += zero.shared_renewed_bytes;
   gradients_.split_weights += zero.shared_weights;
   if (owner == SharedOwner::kOtherPart) return;
   cost_.state_bytes +=
-      Block(probe.shared_weight_bytes, zero.shared_bytes, setting_.zero == 3) +
-      Block(probe.shared_copy_bytes, zero.shared_copy_bytes, setting_.zero == 3) +
-      Block(probe.shared_optimizer_bytes, zero.shared_optimizer_bytes, setting_.zero >= 1);
+      WeightBlock(probe.shared_weight_bytes, zero.shared_bytes, zero.shared_master_bytes) +
+      Block(probe.shared_copy_bytes, zero.shared_copy_bytes, ZeroKind::kWeights) +
+      Block(probe.shared_optimizer_bytes, zero.shared_optimizer_bytes, ZeroKind::kOptimizer);
   AddExchange(probe, zero, /*sums_into_slot=*/true);
 }
 
@@ -154,8 +178,7 @@ void StageState::AddExchange(const LayerProbe& probe, const ZeroSplit& zero, boo
       setting_.tensor > 1 ? SharedBlock(probe.shared_whole_bytes, probe, zero) : 0;
   packed_bytes_ = std::max(packed_bytes_, whole);
   cost_.update_bytes += ExchangedBytes(probe, zero, setting_) + (sums_into_slot ? sum : 0);
-  const bool renews = setting_.zero == 1 || setting_.zero == 2;
-  const int64_t run = sums_into_slot ? whole : sum + std::max(whole, renews ? sum : 0);
+  const int64_t run = sums_into_slot ? whole : sum + std::max(whole, RenewsBlocks() ? sum : 0);
   renewal_bytes_ = std::max(renewal_bytes_, run);
 }
 
@@ -167,7 +190,8 @@ StageCost StageState::Finish() const {
   // Blocks of gradients are all made before one is used: the norm is of all. A stage that waits for
   // no other stage's part of it updates in one run.
   const int64_t split_bytes = gradients_.split_bytes + of_experts_.split_bytes;
-  const int64_t blocks = setting_.zero == 1 ? split_bytes / setting_.data : 0;
+  const int64_t blocks =
+      setting_.zero == 1 ? split_bytes / setting_.Degree(ZeroKind::kOptimizer) : 0;
   const int64_t renewal = renewal_bytes_ + (setting_.stages == 1 ? blocks : 0);
   if (setting_.stages > 1) cost.update_bytes += blocks;
   cost.transient_bytes = std::max(run_bytes_, renewal) + PackedBytes();
@@ -181,7 +205,9 @@ int64_t StageState::PackedBytes() const {
                        const mesh::GroupShape& others) {
     const int64_t split = setting_.zero == 0 ? 0 : gradients.split_bytes;
     if (all.members > 1) summed = std::max(summed, gradients.bytes - split);
-    if (others.members > 1 && setting_.zero == 1) summed = std::max(summed, split / setting_.data);
+    const bool reduces = others.members > 1 && setting_.zero == 1;
+    const bool sums = reduces || (setting_.zero >= 1 && setting_.replicas.between.members > 1);
+    if (sums) summed = std::max(summed, split / setting_.Degree(ZeroKind::kOptimizer));
   };
   add(gradients_, setting_.replicas.all, setting_.replicas.others);
   add(of_experts_, setting_.replicas.of_experts, setting_.replicas.others_of_experts);
@@ -189,7 +215,8 @@ int64_t StageState::PackedBytes() const {
 }
 
 // What ZeRO splits is scattered over the data axis, and the blocks are summed over what else holds
-// the same weights: from the second stage on for every microbatch (search/layout_cost.cc).
+// the same weights: from the second stage on for every microbatch (search/layout_cost.cc), but for
+// what is between groups.
 double StageState::SyncSeconds(const Gradients& gradients, const mesh::GroupShape& all,
                                const mesh::GroupShape& others) const {
   const auto buckets = [&](int64_t bytes, const mesh::GroupShape& group) {
@@ -198,19 +225,21 @@ double StageState::SyncSeconds(const Gradients& gradients, const mesh::GroupShap
                         static_cast<double>(count), group);
   };
   if (setting_.zero == 0) return buckets(gradients.bytes, all);
-  const auto calls = [&](CollectiveKind kind, int64_t bytes) {
+  const auto calls = [&](CollectiveKind kind, int64_t bytes, const mesh::GroupShape& group) {
     return CallsSeconds(kind, static_cast<double>(bytes),
-                        static_cast<double>(gradients.split_weights), setting_.replicas.data);
+                        static_cast<double>(gradients.split_weights), group);
   };
-  double seconds = buckets(gradients.bytes - gradients.split_bytes, all);
-  if (setting_.zero == 1) {
-    seconds += calls(CollectiveKind::kReduceScatter, gradients.split_bytes) +
-               buckets(gradients.split_bytes / setting_.data, others);
-  }
-  if (setting_.zero <= 2) {
-    seconds += calls(CollectiveKind::kAllGather, gradients.split_bytes / setting_.data);
-  }
-  return seconds;
+  const Replicas& replicas = setting_.replicas;
+  const int64_t state = setting_.Degree(ZeroKind::kOptimizer);
+  const int64_t summed = gradients.split_bytes / setting_.Degree(ZeroKind::kGradients);
+  const bool late = setting_.zero == 1;  // all of it is summed in the update
+  double seconds = buckets(gradients.bytes - gradients.split_bytes, all) +
+                   calls(CollectiveKind::kReduceScatter, summed,
+                         late ? replicas.data : replicas.between_gradients) +
+                   buckets(gradients.split_bytes / state, replicas.between);
+  if (late) seconds += buckets(gradients.split_bytes / state, others);
+  return seconds + calls(CollectiveKind::kAllGather, gradients.renewed_bytes / state,
+                         setting_.zero < 3 ? replicas.data : replicas.between_weights);
 }
 
 }  // namespace meshwright::search

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "mesh/cost.h"
+#include "planner/zero_levels.h"
 #include "search/layer_probe.h"
 
 namespace meshwright::search {
@@ -31,11 +32,18 @@ struct StageCost {
   }
 };
 
-// Devices of a stage that hold the same weights: along the data axis, over which ZeRO splits; along
-// those of experts and of tokens, too; and along these two alone. Weights that the expert axis
-// splits are alike along the data axis and that of tokens.
+// Devices of a stage that hold the same weights: those along the data axis that split the
+// optimizer's state; along all of that axis and those of experts and of tokens, too; and along
+// these two alone. Weights that the expert axis splits are alike along the data axis and that of
+// tokens. Where groups of other sizes split gradients and weights (planner/zero_levels.h): those
+// groups, and one device of each group that is in the same one of the optimizer.
 struct Replicas {
   mesh::GroupShape data;
+  mesh::GroupShape gradients;
+  mesh::GroupShape weights;
+  mesh::GroupShape between_gradients;
+  mesh::GroupShape between_weights;
+  mesh::GroupShape between;  // one of each group of the optimizer
   mesh::GroupShape all;
   mesh::GroupShape others;
   mesh::GroupShape of_experts;
@@ -44,16 +52,20 @@ struct Replicas {
 
 // Those of a stage's first device. `devices`: of the stage, as its axes lie.
 Replicas ReplicasOf(const planner::CostModel& costs, const planner::Degrees& degrees,
-                    std::span<const int> devices);
+                    const planner::ZeroGroups& groups, std::span<const int> devices);
 
 struct StateSetting {
   int64_t data = 1;  // of the data axis
   int64_t tensor = 1;
   int64_t zero = 0;
+  planner::ZeroGroups groups;
   int stages = 1;
   bool accumulates = true;   // else a gradient is there from its backward to the update
   int64_t bucket_bytes = 0;  // of gradients that one call reduces
   Replicas replicas;
+  int64_t Degree(planner::ZeroKind kind) const {
+    return planner::ZeroDegree(data, zero, groups, kind);
+  }
 };
 
 // Where the owner of the earlier layers' weights that a layer reads is.
@@ -74,11 +86,15 @@ class StageState {
   // What is summed over one kind of replicas.
   struct Gradients {
     int64_t bytes = 0;
-    int64_t split_bytes = 0;  // of these
+    int64_t split_bytes = 0;    // of these
+    int64_t renewed_bytes = 0;  // what microbatches read of the weights of these: copies
     int split_weights = 0;
   };
 
-  int64_t Block(int64_t bytes, int64_t split, bool splits) const;
+  int64_t Block(int64_t bytes, int64_t split, planner::ZeroKind kind) const;
+  int64_t WeightBlock(int64_t bytes, int64_t split, int64_t masters) const;
+  // Whether the update gathers what it renews in blocks.
+  bool RenewsBlocks() const { return setting_.zero == 1 || setting_.zero == 2; }
   int64_t SharedBlock(int64_t bytes, const LayerProbe& probe, const ZeroSplit& zero) const;
   int64_t RunBytes(const LayerProbe& probe, const ZeroSplit& zero) const;
   void AddGradients(int64_t bytes);

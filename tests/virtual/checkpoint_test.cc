@@ -24,6 +24,9 @@ struct CheckpointCase {
   int64_t chunks = 0;
   bool sequence_parallel = false;
   const char* stage_meshes = "";
+  int64_t shard = 0;  // groups of replicas (planner/zero_levels.h)
+  int64_t gradients = 0;
+  int64_t weights = 0;
 };
 
 const CheckpointCase kCheckpointCases[] = {
@@ -39,6 +42,10 @@ const CheckpointCase kCheckpointCases[] = {
     {"data=2 tensor=2 pipeline=2 zero=2", 8, {2, 2, 2, 4}, 2},
     {"pipeline=2 in two chunks", 2, {1, 1, 2, 4}, 0, "interleaved", 2},
     {"unequal stages", 3, {1, 1, 1, 2}, 1, "1f1b", 0, false, "2x1,1x1"},
+    {"data=4 zero=3 in groups of 2", 4, {4, 1, 1, 2}, 3, "1f1b", 0, false, "", 2},
+    {"data=4 zero=3 weights in pairs", 4, {4, 1, 1, 1}, 3, "1f1b", 0, false, "", 4, 4, 2},
+    {"data=8 zero=3 by levels", 8, {8, 1, 1, 2}, 3, "1f1b", 0, false, "", 8, 4, 2},
+    {"data=4 pipeline=2 zero=2 by levels", 8, {4, 1, 2, 2}, 2, "1f1b", 0, false, "", 4, 2},
 };
 
 ir::JobRequest JobOf(const CheckpointCase& c) {
@@ -55,6 +62,9 @@ ir::JobRequest JobOf(const CheckpointCase& c) {
     job = WithLayout(job, c.degrees);
   }
   job.parallel.zero = c.zero;
+  job.parallel.zero_shard = c.shard;
+  job.parallel.zero_gradients = c.gradients;
+  job.parallel.zero_weights = c.weights;
   job.parallel.schedule = c.schedule;
   job.parallel.chunks = c.chunks;
   job.parallel.sequence_parallel = c.sequence_parallel;

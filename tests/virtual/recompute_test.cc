@@ -31,7 +31,7 @@ TEST(Recompute, EveryModeGivesTheSameBits) {
       const int devices = c.devices();
       const auto kept = RunJob(WithMode(job, c, "none"), devices, 61);
       ASSERT_TRUE(kept.has_value()) << kept.error();
-      for (const char* mode : {"selective", "full"}) {
+      for (const char* mode : {"gathers", "selective", "full"}) {
         const auto again = RunJob(WithMode(job, c, mode), devices, 61);
         ASSERT_TRUE(again.has_value()) << again.error();
         ExpectEqual(*kept, *again, 0, fmt::format("{} {} tensor={}", family, mode, c.tensor));
@@ -67,6 +67,47 @@ TEST(Recompute, FullKeepsTheInputsOfLayers) {
   // one tensor and its statistics.
   EXPECT_GE(bytes["full"], 3 * input);
   EXPECT_LE(bytes["full"], 5 * input);
+}
+
+// The residual stream is split over the tensor group along the sequence: what products read of it
+// is gathered, and kept in blocks where the mode says so.
+TEST(Recompute, GathersKeepBlocksAndGatherThemAgain) {
+  TinyOptions options;
+  options.layers = 2;
+  options.vocabulary = 64;
+  options.batch = 8;
+  const int64_t stream = options.batch * options.sequence * 32 * 8;  // of a microbatch
+  // Two norms of each layer, and the one in front of the head.
+  const int64_t gathered = 2 * options.layers + 1;
+  for (const int tensor : {2, 4}) {
+    ir::JobRequest job = MakeTinyJob(options);
+    job.parallel.sequence_parallel = true;
+    struct Run {
+      RunResult result;
+      int64_t kept = 0;
+      int64_t moved = 0;  // all-gathers of the tensor axis
+    };
+    const auto run = [&](const char* mode) {
+      SyntheticTokens tokens(64);
+      const auto cluster =
+          VirtualCluster::Start(WithMode(job, {1, tensor, 1, 1}, mode), tensor, &tokens).value();
+      Run ran;
+      ran.kept = KeptBytes(cluster->plan().Of("step")[0]);
+      const auto key = std::pair(std::string("tensor"), collective::Kind::kAllGather);
+      const int64_t before = cluster->Traffic()[key].bytes;
+      EXPECT_TRUE(cluster->Train(0, 1).has_value()) << mode;
+      ran.moved = cluster->Traffic()[key].bytes - before;
+      auto result = RunOn(*cluster);
+      EXPECT_TRUE(result.has_value()) << mode;
+      ran.result = std::move(*result);
+      return ran;
+    };
+    const Run kept = run("none");
+    const Run blocks = run("gathers");
+    ExpectEqual(kept.result, blocks.result, 0, fmt::format("tensor={}", tensor));
+    EXPECT_EQ(blocks.moved - kept.moved, gathered * (tensor - 1) * stream) << tensor;
+    EXPECT_EQ(kept.kept - blocks.kept, gathered * (stream - stream / tensor)) << tensor;
+  }
 }
 
 double Flops(const ir::Program& program) {

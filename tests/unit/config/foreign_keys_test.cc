@@ -27,7 +27,7 @@ TEST(ForeignKeyHint, TorchTitansCommonestKeysDoNotLeadAstray) {
   EXPECT_THAT(Error("checkpoint.initial_load_in_hf=true"),
               AllOf(HasSubstr("unknown key 'initial_load_in_hf' in [checkpoint]"),
                     HasSubstr("leave it out"), Not(HasSubstr("belongs to"))));
-  EXPECT_THAT(Error("parallelism.data_parallel_shard_degree=2"), HasSubstr("zero_stage"));
+  EXPECT_THAT(Error("parallelism.fsdp_reshard_after_forward=always"), HasSubstr("zero_stage"));
   EXPECT_THAT(Error("profiling.enable_profiling=true"), HasSubstr("there is no profiler yet"));
 }
 

@@ -72,6 +72,19 @@ TEST(SavedPlan, LayersThatRecomputeDifferentlyAreKeptApart) {
             (std::vector<planner::Recompute>{kFull, kSelective, kSelective, kNone}));
 }
 
+TEST(SavedPlan, GroupsOfReplicasComeBack) {
+  const mesh::Topology topology = mesh::Topology::Local(4, 1);
+  const std::string text =
+      Saved({"parallelism.data_parallel_replicate_degree=4", "parallelism.zero_stage=3",
+             "parallelism.tensor_parallel_degree=1", "parallelism.pipeline_parallel_degree=1",
+             "parallelism.zero_weights_degree=2"},
+            topology);
+  EXPECT_THAT(text, HasSubstr("zero_weights_degree = 2\n"));
+  const auto again = PlanSmallJob({}, topology, text);
+  ASSERT_TRUE(again.has_value()) << again.error();
+  EXPECT_EQ(again->plan().layout.zero_groups, (planner::ZeroGroups{0, 0, 2}));
+}
+
 TEST(SavedPlan, ShardingsOfTheSearchArePins) {
   const mesh::Topology topology = mesh::Topology::Local(4, 1);
   report::PlannedJob first;

@@ -60,6 +60,17 @@ TEST(WithFewerReplicas, ExpertsAreSharedByAsManyAsDivideThem) {
   EXPECT_EQ(WithFewerReplicas(had, 9, 3)->expert, 1);
 }
 
+TEST(WithFewerReplicas, GroupsOfReplicasDivideThoseThatAreLeft) {
+  ir::ParallelSpec had = HadDegrees(8, 1, 1, 1);
+  had.zero_shard = 4;
+  had.zero_weights = 2;
+  EXPECT_EQ(WithFewerReplicas(had, 24, 8)->zero_shard, 4);
+  EXPECT_EQ(WithFewerReplicas(had, 24, 6)->data, 6);
+  EXPECT_EQ(WithFewerReplicas(had, 24, 6)->zero_shard, 2);
+  EXPECT_EQ(WithFewerReplicas(had, 24, 6)->zero_weights, 2);
+  EXPECT_EQ(WithFewerReplicas(had, 24, 3)->zero_shard, 1);
+}
+
 TEST(WithFewerReplicas, NotWhereStagesDifferOrTheTensorGroupIsAGrid) {
   ir::ParallelSpec had = HadDegrees(2, 1, 2, 1);
   EXPECT_TRUE(WithFewerReplicas(had, 8, 2));

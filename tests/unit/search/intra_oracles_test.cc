@@ -131,13 +131,13 @@ TEST_F(Mlp, Zero2AccumulatesSplitGradientsWhereMemoryIsShort) {
   const DearProducts costs({{"data", {1, 1}}});
   const auto roomy = SearchIntra(staged->graph, staged->stages, options, costs, kStill);
   ASSERT_TRUE(roomy.has_value()) << roomy.error();
-  EXPECT_TRUE(roomy->strategies.accumulators.empty());
+  EXPECT_TRUE(roomy->strategies.kept_as.empty());
   // Gradients whole take 6 weights; split, a quarter of that.
   options.budget_bytes -= roomy->left_bytes + 4 * weight_bytes;
   const auto tight = SearchIntra(staged->graph, staged->stages, options, costs, kStill);
   ASSERT_TRUE(tight.has_value()) << tight.error();
-  EXPECT_GE(tight->strategies.accumulators.size(), 5u);
-  for (const auto& [value, sharding] : tight->strategies.accumulators) {
+  EXPECT_GE(tight->strategies.kept_as.size(), 5u);
+  for (const auto& [value, sharding] : tight->strategies.kept_as) {
     EXPECT_TRUE(sharding.partial.empty());
     EXPECT_EQ(sharding.dims[0], mesh::AxisList{"data"});
   }

@@ -21,7 +21,9 @@ ZeroSplit Split() {
   split.weights = 2;
   split.bytes = 640;
   split.optimizer_bytes = 1280;
+  split.renewed_bytes = 640;
   split.largest_bytes = split.largest_gathered_bytes = split.packed_bytes = 512;
+  split.largest_renewed_bytes = 512;
   return split;
 }
 
@@ -55,6 +57,39 @@ TEST(StageState, ZeroSplitsOptimizerGradientsAndWeights) {
   EXPECT_EQ(OneLayer(Setting(3), 3).state_bytes, 3 * OneLayer(Setting(3)).state_bytes);
   EXPECT_EQ(OneLayer(Setting(0, 1)).sync_s, 0);
   EXPECT_GT(OneLayer(Setting(0)).sync_s, 0);
+}
+
+TEST(StageState, GroupsSplitEachKindOverTheirOwnReplicas) {
+  StateSetting setting = Setting(3, 8);
+  setting.groups = {8, 4, 2};
+  EXPECT_EQ(OneLayer(setting).state_bytes, (160 + 320) + (160 + 160) + (320 + 160));
+  setting.zero = 2;
+  EXPECT_EQ(OneLayer(setting).state_bytes, 800 + (160 + 160) + (320 + 160));
+  setting.groups = {2, 0, 0};
+  EXPECT_EQ(OneLayer(setting).state_bytes, 800 + (160 + 320) + (320 + 640));
+}
+
+// Of what is split, 512 bytes are read as copies of half the size.
+TEST(StageState, WeightsThatAreReadAsCopiesAreStateOfTheOptimizer) {
+  LayerProbe probe = Layer();
+  probe.copy_bytes = 256;
+  ZeroSplit split = Split();
+  split.master_bytes = 512;
+  split.copy_bytes = 256;
+  split.renewed_bytes = 128 + 256;
+  split.largest_renewed_bytes = 128;
+  const auto of = [&](int64_t zero) {
+    StageState state(Setting(zero));
+    state.Add(probe, split, SharedOwner::kSamePart, 1);
+    return state.Finish();
+  };
+  EXPECT_EQ(of(0).state_bytes, 800 + 256 + 800 + 1600);
+  EXPECT_EQ(of(1).state_bytes, (288 + 128) + 256 + 800 + (320 + 320));
+  EXPECT_EQ(of(3).state_bytes, (160 + 160) + 64 + (160 + 160) + (320 + 320));
+  split.renewed_bytes = 640;
+  const double wide_s = of(1).sync_s;
+  split.renewed_bytes = 128 + 256;
+  EXPECT_LT(of(1).sync_s, wide_s);
 }
 
 // Of four replicas two share experts: a weight that these split is summed over the two others.
