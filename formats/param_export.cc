@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 
 #include "base/check.h"
 #include "formats/safetensors.h"
@@ -96,13 +97,13 @@ Result<SafetensorsWriter::StridedBox> Place(const ExportLayout& layout,
                                             const ir::TensorType& logical, const ir::Box& box) {
   const ir::Dims& dims = logical.dims;
   if (box.offset.empty() && box.size.empty()) {
-    return SafetensorsWriter::StridedBox{0, dims, layout.strides};
+    return SafetensorsWriter::StridedBox{layout.base, dims, layout.strides};
   }
   if (box.offset.size() != dims.size() || box.size.size() != dims.size()) {
     return Fail(InvalidArgument(fmt::format("param '{}' {}: a box of rank {}", layout.name,
                                             logical.ToString(), box.size.size())));
   }
-  SafetensorsWriter::StridedBox placed{0, box.size, layout.strides};
+  SafetensorsWriter::StridedBox placed{layout.base, box.size, layout.strides};
   for (size_t d = 0; d < dims.size(); ++d) {
     if (box.offset[d] < 0 || box.size[d] < 0 || box.offset[d] > dims[d] - box.size[d]) {
       return Fail(OutOfRange(fmt::format("param '{}' {}: box [{}:{}] leaves it", layout.name,
@@ -134,6 +135,23 @@ Result<std::vector<size_t>> ExportPermutation(const ir::Node& param, size_t rank
                                     param.attrs.Str("name"), fmt::join(given, ","), rank)));
   }
   return perm;
+}
+
+// A run of the rows of a larger tensor.
+Status PlaceRows(const ir::Node& param, ExportLayout& layout) {
+  const int64_t rows = param.attrs.Int("export_rows");
+  if (rows == 0) return OkStatus();
+  const int64_t first = param.attrs.Int("export_row");
+  ir::Dims& dims = layout.type.dims;
+  if (dims.empty() || dims[0] < 1 || first < 0 || first > rows - dims[0]) {
+    return InvalidArgument(fmt::format("param '{}' {}: no run of {} rows from {} on",
+                                       param.attrs.Str("name"), layout.type.ToString(), rows,
+                                       first));
+  }
+  layout.base = first * (layout.type.elements() / dims[0]);
+  layout.whole = false;
+  dims[0] = rows;
+  return OkStatus();
 }
 
 const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::string& name) {
@@ -219,17 +237,34 @@ Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType&
     stride *= logical.dims[perm[j]];
     layout.type.dims[j] = logical.dims[perm[j]];
   }
-  if (!param.attrs.Has("export_shape")) return layout;
   const ir::Dims shape = param.attrs.Ints("export_shape");
-  if (shape.empty()) return layout;
-  const ir::TensorType reshaped{logical.dtype, shape};
-  if (reshaped.elements() != logical.elements()) {
-    return Fail(InvalidArgument(fmt::format(
-        "param '{}' {}: export_shape [{}] has {} elements, not {}", param.attrs.Str("name"),
-        logical.ToString(), fmt::join(shape, ","), reshaped.elements(), logical.elements())));
+  if (!shape.empty()) {
+    const ir::TensorType reshaped{logical.dtype, shape};
+    if (reshaped.elements() != logical.elements()) {
+      return Fail(InvalidArgument(fmt::format(
+          "param '{}' {}: export_shape [{}] has {} elements, not {}", param.attrs.Str("name"),
+          logical.ToString(), fmt::join(shape, ","), reshaped.elements(), logical.elements())));
+    }
+    layout.type = reshaped;
   }
-  layout.type = reshaped;
+  MW_TRY(PlaceRows(param, layout));
   return layout;
+}
+
+Result<std::vector<TensorSpec>> TensorsOf(const std::vector<ExportLayout>& layouts) {
+  std::vector<TensorSpec> tensors;
+  std::map<std::string, size_t> places;
+  for (const ExportLayout& layout : layouts) {
+    const auto [place, is_new] = places.emplace(layout.name, tensors.size());
+    if (is_new) {
+      tensors.push_back({layout.name, layout.type});
+    } else if (tensors[place->second].type != layout.type || layout.whole) {
+      return Fail(InvalidArgument(
+          fmt::format("two params are exported as '{}': {} and {}", layout.name,
+                      tensors[place->second].type.ToString(), layout.type.ToString())));
+    }
+  }
+  return tensors;
 }
 
 Result<ir::TensorType> ExportType(const ir::Node& param, const ir::TensorType& logical) {
