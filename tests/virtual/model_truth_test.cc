@@ -33,9 +33,9 @@ constexpr int64_t kTruthBatch = 4;
 constexpr int64_t kTruthVocabulary = 32;
 
 // In [-1, 1): a hash of the name and the place.
-double TruthNumber(const std::string& name, int64_t place) {
+double TruthNumber(const std::string& salted, int64_t place) {
   uint64_t x = 14695981039346656037ULL;
-  for (const char letter : name) {
+  for (const char letter : salted) {
     x = (x ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
   }
   x += static_cast<uint64_t>(place) * 0x9E3779B97F4A7C15ULL;
@@ -45,8 +45,9 @@ double TruthNumber(const std::string& name, int64_t place) {
   return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 52) - 1;
 }
 
-double TruthWeight(const std::string& name, bool vector, int64_t place) {
-  const double x = TruthNumber(name, place);
+double TruthWeight(const std::string& salt, const std::string& name, bool vector,
+                   int64_t place) {
+  const double x = TruthNumber(salt + name, place);
   if (name.ends_with(".bias")) return 0.1 * x;
   return vector ? 0.7 + 0.2 * x : 0.3 * x;
 }
@@ -66,6 +67,7 @@ class TruthTokens final : public ops::TokenSource {
 
 struct TruthCase {
   std::string config;
+  std::string salt;  // in front of names
   std::vector<double> logits;
   std::vector<double> losses;
   std::map<std::string, double> weights;  // by exported tensor
@@ -90,7 +92,8 @@ TruthCase ReadTruth(const std::string& name) {
   const auto text = ReadFile(TruthFolder() + "/" + name + ".json");
   MW_CHECK(text.has_value()) << text.error();
   const nlohmann::json json = nlohmann::json::parse(*text);
-  return {json["config"].dump(), json["logits"].get<std::vector<double>>(),
+  return {json["config"].dump(), json["salt"].get<std::string>(),
+          json["logits"].get<std::vector<double>>(),
           json["losses"].get<std::vector<double>>(),
           json["weights"].get<std::map<std::string, double>>()};
 }
@@ -108,6 +111,7 @@ std::vector<formats::ExportLayout> LayoutsOf(const ir::Graph& graph) {
 
 // A file as a user has it, in f64.
 Result<std::shared_ptr<const formats::SafetensorsFile>> WriteTruthWeights(const ir::Graph& graph,
+                                                                          const std::string& salt,
                                                                           const std::string& path) {
   std::vector<formats::ExportLayout> layouts = LayoutsOf(graph);
   for (formats::ExportLayout& layout : layouts) layout.type.dtype = DType::kF64;
@@ -116,7 +120,7 @@ Result<std::shared_ptr<const formats::SafetensorsFile>> WriteTruthWeights(const 
   for (const formats::TensorSpec& tensor : tensors) {
     std::vector<double> values;
     for (int64_t i = 0; i < tensor.type.elements(); ++i) {
-      values.push_back(TruthWeight(tensor.name, tensor.type.rank() == 1, i));
+      values.push_back(TruthWeight(salt, tensor.name, tensor.type.rank() == 1, i));
     }
     MW_TRY(writer->Write(tensor.name, 0, std::as_bytes(std::span(values))));
   }
@@ -139,15 +143,18 @@ Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
   MW_ASSIGN_OR_RETURN(loaded.graph,
                       client::BuildLossGraph("truth", {kTruthBatch, kTruthTokens, DType::kF64},
                                              loaded.model.functions));
-  MW_ASSIGN_OR_RETURN(loaded.file, WriteTruthWeights(loaded.graph, folder.File("w.safetensors")));
+  MW_ASSIGN_OR_RETURN(loaded.file, WriteTruthWeights(loaded.graph, loaded.truth.salt,
+                                                        folder.File("w.safetensors")));
   return loaded;
 }
 
 Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
-  MW_ASSIGN_OR_RETURN(
-      const ir::JobProgram program,
-      client::PredictProgram({kTruthRows, kTruthTokens, dtype}, model.model.functions));
-  const ir::Graph& graph = program.graph;
+  client::Builder builder("logits", dtype);
+  client::Batch batch;
+  batch["tokens"] = builder.AddOne(ir::Op::kInput, {}, {{"name", std::string("tokens")}},
+                                   {{DType::kI32, {kTruthRows, kTruthTokens}}});
+  builder.SetOutput("logits", model.model.functions.predict(builder, batch));
+  MW_ASSIGN_OR_RETURN(const ir::Graph graph, builder.Finish());
   const auto bind = [&](const ir::Node& node) -> Result<ops::HostTensor> {
     const ir::TensorType& type = graph.type(node.outputs[0]);
     ops::HostTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
@@ -213,7 +220,7 @@ Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& l
 }
 
 // A number for each exported tensor: its elements times numbers by formula.
-std::map<std::string, double> ProbesOf(const ir::Graph& graph,
+std::map<std::string, double> ProbesOf(const ir::Graph& graph, const std::string& salt,
                                        const std::map<std::string, LogicalTensor>& tensors) {
   std::map<std::string, double> probes;
   for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
@@ -229,7 +236,7 @@ std::map<std::string, double> ProbesOf(const ir::Graph& graph,
         left /= type.dims[d];
       }
       probes[layout->name] +=
-          tensor.values[static_cast<size_t>(i)] * TruthNumber("probe/" + layout->name, place);
+          tensor.values[static_cast<size_t>(i)] * TruthNumber(salt + "probe/" + layout->name, place);
     }
   }
   return probes;
@@ -256,7 +263,7 @@ void ExpectTraining(const TruthModel& model, const TruthLayout& layout) {
   }
   const auto tensors = (*cluster)->Gather();
   ASSERT_TRUE(tensors.has_value()) << tensors.error();
-  const auto probes = ProbesOf(model.graph, *tensors);
+  const auto probes = ProbesOf(model.graph, model.truth.salt, *tensors);
   EXPECT_EQ(probes.size(), model.truth.weights.size());
   for (const auto& [name, wanted] : model.truth.weights) {
     const auto found = probes.find(name);

@@ -1,14 +1,16 @@
 """What transformers says of small models, in numbers: tests/virtual/model_truth_test.cc reads it.
 
-    check_models.py FOLDER       writes FOLDER/NAME.json of each model of model_cases.py: its config.json, logits of
-                                 two rows, losses of 20 steps of AdamW with clipping, and a number for each weight
-                                 after them. Weights and tokens are made by formula, which the test has, too.
-    check_models.py load FOLDER  loads every folder in FOLDER with from_pretrained, and compares its logits with those
-                                 in the folder's logits.json.
+    check_models.py write FOLDER [--salt TEXT] [NAME ..]
+        writes FOLDER/NAME.json of models of model_cases.py: its config.json, logits of two rows, losses of 20 steps of
+        AdamW with clipping, and a number for each weight after them. Weights and tokens are made by formula, which the
+        test has, too; the salt changes the weights.
+    check_models.py load FOLDER
+        loads every folder in FOLDER with from_pretrained, and compares its logits with those in its logits.json.
 
 All in float64: what transformers rounds to float32 whatever the model is in (norms, softmax, angles) is taken in
 float64, too, by giving the name torch.float32 to the other type while a model is made and run."""
 
+import argparse
 import json
 import pathlib
 import sys
@@ -38,11 +40,14 @@ class DoubleInPlaceOfFloat:
         torch.set_default_dtype(torch.float32)
 
 
+salt = ""
+
+
 def numbers(name, count):
     """In [-1, 1): a hash of the name and the place."""
     mask = (1 << 64) - 1
     seed = 14695981039346656037
-    for letter in name.encode():
+    for letter in (salt + name).encode():
         seed = (seed ^ letter) * 1099511628211 & mask
     x = numpy.arange(count, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(seed)
     x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
@@ -111,7 +116,7 @@ def truth(config):
         trained = load_file(folder / "trained" / "model.safetensors")
         probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
                   for name, tensor in sorted(trained.items())}
-        return dict(config=config, logits=logits.reshape(-1).tolist(), losses=losses, weights=probes)
+        return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, weights=probes)
 
 
 def compare_folders(folder):
@@ -128,17 +133,25 @@ def compare_folders(folder):
 
 
 def main():
+    global salt
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=["write", "load"])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--salt", default="")
+    args = parser.parse_args()
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    if sys.argv[1] == "load":
-        return compare_folders(pathlib.Path(sys.argv[2]))
-    folder = pathlib.Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, config in model_cases.cases():
-        if len(sys.argv) > 2 and name not in sys.argv[2:]:
-            continue
-        (folder / f"{name}.json").write_text(json.dumps(truth(config), separators=(",", ":")) + "\n")
-        print(name)
+    if args.action == "load":
+        return compare_folders(args.folder)
+    salt = args.salt
+    args.folder.mkdir(parents=True, exist_ok=True)
+    known = dict(model_cases.cases())
+    for name in args.names or known:
+        text = json.dumps(truth(known[name]), separators=(",", ":"))
+        (args.folder / f"{name}.json").write_text(text + "\n")
+        print(name, flush=True)
     return 0
 
 

@@ -37,7 +37,7 @@ def cases():
         ("phi3", dict(model_type="phi3", **SIZES, original_max_position_embeddings=4, sliding_window=5,
                       rope_theta=100.0, rope_scaling={"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]},
                       partial_rotary_factor=0.5)),
-        ("gemma", dict(model_type="gemma", **dict(gemma, num_key_value_heads=1))),
+        ("gemma", dict(model_type="gemma", **gemma)),
         ("gemma2", dict(model_type="gemma2", **gemma, query_pre_attn_scalar=6, sliding_window=3,
                         attn_logit_softcapping=2.0, final_logit_softcapping=1.5)),
         ("gemma3", dict(model_type="gemma3_text", **gemma, query_pre_attn_scalar=6, sliding_window=3,
