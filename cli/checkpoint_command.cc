@@ -216,10 +216,10 @@ Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
     MW_TRY(checkpoint::ExportFolder(*reader, job.main().graph, args.other, dtype,
                                     args.most_file_mib << 20));
   }
-  fmt::print("{}\n", global.json ? Dump({{file ? "file" : "folder", args.other},
-                                         {"step", reader->manifest().step}})
-                                 : fmt::format("{}: the weights of step {}", args.other,
-                                               reader->manifest().step));
+  fmt::print("{}\n",
+             global.json
+                 ? Dump({{file ? "file" : "folder", args.other}, {"step", reader->manifest().step}})
+                 : fmt::format("{}: the weights of step {}", args.other, reader->manifest().step));
   return kExitOk;
 }
 

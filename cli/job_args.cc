@@ -57,8 +57,9 @@ void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
   CLI::App* diff =
       add_step(add("diff", CheckpointAction::kDiff, "What differs from another checkpoint"));
   diff->add_option("other", args.other, kPlace)->required();
-  CLI::App* to_file = add_step(
-      add("export", CheckpointAction::kExport, "Write the weights as one safetensors file, or a folder for transformers"));
+  CLI::App* to_file =
+      add_step(add("export", CheckpointAction::kExport,
+                   "Write the weights as one safetensors file, or a folder for transformers"));
   to_file
       ->add_option("file", args.other,
                    "model.safetensors, or the name of a folder: with config.json and tokenizer, as "

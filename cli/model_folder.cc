@@ -13,17 +13,22 @@ namespace {
 
 constexpr char kWeightsAlone[] = "name a file NAME.safetensors to have the weights alone";
 // What the tokenizers and the generation of transformers read.
-constexpr const char* kFilesOfFolder[] = {
-    "generation_config.json", "tokenizer.json",      "tokenizer_config.json",
-    "tokenizer.model",        "special_tokens_map.json", "added_tokens.json",
-    "vocab.json",             "merges.txt",          "vocab.txt",
-    "spiece.model",           "chat_template.jinja"};
+constexpr const char* kFilesOfFolder[] = {"generation_config.json",
+                                          "tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "tokenizer.model",
+                                          "special_tokens_map.json",
+                                          "added_tokens.json",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "vocab.txt",
+                                          "spiece.model",
+                                          "chat_template.jinja"};
 
 Result<config::JobConfig> ConfigOf(const ir::JobRequest& job) {
   if (job.config_text.empty()) {
-    return Fail(FailedPrecondition(
-        fmt::format("job '{}' has no job file that says what its model is; {}", job.name,
-                    kWeightsAlone)));
+    return Fail(FailedPrecondition(fmt::format(
+        "job '{}' has no job file that says what its model is; {}", job.name, kWeightsAlone)));
   }
   config::ConfigSource source;
   source.text = job.config_text;
@@ -62,8 +67,8 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   }
   const models::Model& model = prepared->model;
   if (model.hf_config.empty()) {
-    return Unimplemented(fmt::format("no config.json is written of model '{}'; {}", model.name,
-                                     kWeightsAlone));
+    return Unimplemented(
+        fmt::format("no config.json is written of model '{}'; {}", model.name, kWeightsAlone));
   }
   auto json = nlohmann::ordered_json::parse(model.hf_config, nullptr, /*allow_exceptions=*/false);
   // The older name of the key is read by all versions of transformers.

@@ -12,9 +12,9 @@
 
 namespace meshwright::cli {
 
-// dtype: of the weights in the folder, which is there. Errors: kFailedPrecondition for a job that no
-// job file describes, kUnimplemented for a family without a config.json, kNotFound when model.hf_path
-// is gone; each says how to have the weights alone.
+// dtype: of the weights in the folder, which is there. Errors: kFailedPrecondition for a job that
+// no job file describes, kUnimplemented for a family without a config.json, kNotFound when
+// model.hf_path is gone; each says how to have the weights alone.
 Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::string& folder);
 
 }  // namespace meshwright::cli

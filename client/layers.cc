@@ -99,9 +99,8 @@ ValueId Builder::Rotary(ValueId x, double base) {
 }
 
 ValueId Builder::Rotary(ValueId x, const std::vector<double>& frequencies) {
-  return AddOne(
-      Op::kRotary, {x},
-      {{"frequencies", ir::FormatFrequencies(frequencies)}, {"inverse", int64_t{0}}});
+  return AddOne(Op::kRotary, {x},
+                {{"frequencies", ir::FormatFrequencies(frequencies)}, {"inverse", int64_t{0}}});
 }
 
 ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "formats/float8.h"
 #include "formats/safetensors.h"
 #include "ir/element_value.h"
 
@@ -62,12 +63,18 @@ void Scatter(const SafetensorsWriter::StridedBox& box, const std::byte* tile, st
 
 struct TileSource {
   const std::byte* file;
-  ir::DType file_dtype;
+  std::optional<ir::DType> file_dtype;
+  Float8Reader float8;  // in its place where the graph has no such type
   ir::DType tile_dtype;
+
+  int64_t file_bytes() const { return file_dtype ? ir::DTypeBytes(*file_dtype) : 1; }
+  double Load(const std::byte* at) const {
+    return file_dtype ? ir::LoadElement(at, *file_dtype) : float8(std::to_integer<uint8_t>(*at));
+  }
 };
 
 void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, std::byte* tile) {
-  const int64_t file_bytes = ir::DTypeBytes(source.file_dtype);
+  const int64_t file_bytes = source.file_bytes();
   const int64_t tile_bytes = ir::DTypeBytes(source.tile_dtype);
   MW_CHECK(file_bytes > 0 && tile_bytes > 0) << "elements without a size";
   const bool same = source.file_dtype == source.tile_dtype;
@@ -86,7 +93,7 @@ void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, 
                  } else {
                    // f64 passes through as it is, so a file of the graph's own type reads back
                    // bitwise.
-                   ir::StoreElement(out, source.tile_dtype, ir::LoadElement(at, source.file_dtype));
+                   ir::StoreElement(out, source.tile_dtype, source.Load(at));
                  }
                }
              });
@@ -169,8 +176,9 @@ Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
                                      layout.type.ToString())));
   }
   const ir::DType wanted = layout.type.dtype;
-  const bool convertible = entry->dtype.has_value() && IsFloating(*entry->dtype) &&
-                           (wanted == ir::DType::kF32 || wanted == ir::DType::kF64);
+  const bool number = entry->dtype.has_value() ? IsFloating(*entry->dtype)
+                                               : FindFloat8(entry->dtype_name) != nullptr;
+  const bool convertible = number && (wanted == ir::DType::kF32 || wanted == ir::DType::kF64);
   if (entry->shape != layout.type.dims || !(entry->dtype == wanted || convertible)) {
     return Fail(InvalidArgument(fmt::format("{}: tensor '{}' is {}[{}]; the model needs {}",
                                             file.path(), entry->name, entry->dtype_name,
@@ -259,9 +267,9 @@ Result<std::vector<TensorSpec>> TensorsOf(const std::vector<ExportLayout>& layou
     if (is_new) {
       tensors.push_back({layout.name, layout.type});
     } else if (tensors[place->second].type != layout.type || layout.whole) {
-      return Fail(InvalidArgument(
-          fmt::format("two params are exported as '{}': {} and {}", layout.name,
-                      tensors[place->second].type.ToString(), layout.type.ToString())));
+      return Fail(InvalidArgument(fmt::format("two params are exported as '{}': {} and {}",
+                                              layout.name, tensors[place->second].type.ToString(),
+                                              layout.type.ToString())));
     }
   }
   return tensors;
@@ -287,7 +295,9 @@ Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, cons
   MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
   const ir::TensorType tile_type{logical.dtype, placed.sizes};
   std::vector<std::byte> tile(static_cast<size_t>(tile_type.bytes()));
-  Gather(placed, {file.data(*entry).data(), *entry->dtype, logical.dtype}, tile.data());
+  Gather(placed,
+         {file.data(*entry).data(), entry->dtype, FindFloat8(entry->dtype_name), logical.dtype},
+         tile.data());
   return tile;
 }
 

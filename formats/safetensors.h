@@ -182,8 +182,9 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
                         const ir::TensorType& logical, const ir::Box& box,
                         std::span<const std::byte> bytes);
 
-// Reads a box of the logical tensor in C order. Float types of the file are converted (f16 and bf16
-// widen, f64 to f32 rounds). The tensor may also be stored without the first component of its name
+// Reads a box of the logical tensor in C order. Float types of the file are converted (f16, bf16
+// and fp8 widen, f64 to f32 rounds). The tensor may also be stored without the first component of
+// its name
 // ("wte.weight" for "transformer.wte.weight"). Errors: kNotFound, kInvalidArgument naming tensor,
 // wanted and found shape.
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,

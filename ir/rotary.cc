@@ -27,8 +27,8 @@ Result<std::vector<double>> RotaryFrequencies(const Attrs& attrs, int64_t pairs)
     frequencies.push_back(value);
   }
   if (static_cast<int64_t>(frequencies.size()) != pairs) {
-    return Fail(InvalidArgument(fmt::format("rotary: {} frequencies for {} pairs of a head",
-                                            frequencies.size(), pairs)));
+    return Fail(InvalidArgument(
+        fmt::format("rotary: {} frequencies for {} pairs of a head", frequencies.size(), pairs)));
   }
   return frequencies;
 }

@@ -44,8 +44,8 @@ class GptNeox {
                    name + ".post_attention_dropout");
     if (!config_.parallel_residual) x = b_.AddTo(x, attention);
     const ValueId read = b_.LayerNorm(x, name + ".post_attention_layernorm", config_.epsilon);
-    const ValueId mlp = b_.Dropout(Mlp(read, name + ".mlp"), config_.residual_dropout,
-                                   name + ".post_mlp_dropout");
+    const ValueId mlp =
+        b_.Dropout(Mlp(read, name + ".mlp"), config_.residual_dropout, name + ".post_mlp_dropout");
     return b_.AddTo(x, config_.parallel_residual ? b_.AddTo(attention, mlp) : mlp);
   }
 
@@ -54,9 +54,8 @@ class GptNeox {
     const int64_t h = config_.heads;
     const int64_t e = config_.head_size();
     // In files each head has its q, k and v one behind the other.
-    const ValueId weight = b_.Param(
-        name + ".query_key_value.weight", {d, 3, h, e},
-        {.export_perm = {2, 1, 3, 0}, .export_shape = {3 * d, d}});
+    const ValueId weight = b_.Param(name + ".query_key_value.weight", {d, 3, h, e},
+                                    {.export_perm = {2, 1, 3, 0}, .export_shape = {3 * d, d}});
     ValueId qkv = b_.Einsum("bsd,dthe->bsthe", x, weight);
     if (config_.attention_bias) {
       const client::ParamOptions bias = {
@@ -77,8 +76,8 @@ class GptNeox {
 
   ValueId Mlp(ValueId x, const std::string& name) {
     const ValueId up = Product(b_, x, name + ".dense_h_to_4h", config_.inner);
-    return Product(b_, Activate(b_, up, config_.activation), name + ".dense_4h_to_h",
-                   config_.width, {true, ResidualStdOf(config_.layers)});
+    return Product(b_, Activate(b_, up, config_.activation), name + ".dense_4h_to_h", config_.width,
+                   {true, ResidualStdOf(config_.layers)});
   }
 
   Builder& b_;
@@ -98,8 +97,8 @@ Status Validate(const GptNeoxConfig& config) {
   MW_TRY(CheckSeparator(config.document_separator, config.vocabulary));
   MW_TRY(CheckHeads(config.width, config.heads));
   if (!(config.rope_part > 0 && config.rope_part <= 1)) {
-    return InvalidArgument(fmt::format(
-        "model: rotary_pct is {}; it must be above 0 and at most 1", config.rope_part));
+    return InvalidArgument(
+        fmt::format("model: rotary_pct is {}; it must be above 0 and at most 1", config.rope_part));
   }
   MW_TRY(Validate(config.rope()));
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
@@ -116,8 +115,8 @@ int64_t ParamCount(const GptNeoxConfig& config) {
   const int64_t f = config.inner;
   const int64_t attention = 4 * d * d + (config.attention_bias ? 4 * d : 0);
   const int64_t mlp = 2 * d * f + f + d;
-  return config.vocabulary * d * (config.tied ? 1 : 2) +
-         config.layers * (attention + mlp + 4 * d) + 2 * d;
+  return config.vocabulary * d * (config.tied ? 1 : 2) + config.layers * (attention + mlp + 4 * d) +
+         2 * d;
 }
 
 }  // namespace meshwright::models

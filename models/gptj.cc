@@ -52,9 +52,9 @@ class Gptj {
     const auto part = [&](const char* which) {
       return ToHeads(b_, x, name + which, heads, {.bias = false});
     };
-    const ValueId o = b_.Attention(Turned(part(".q_proj")), Turned(part(".k_proj")),
-                                   part(".v_proj"),
-                                   {config_.attention_dropout, name + ".attn_dropout"}, segments_);
+    const ValueId o =
+        b_.Attention(Turned(part(".q_proj")), Turned(part(".k_proj")), part(".v_proj"),
+                     {config_.attention_dropout, name + ".attn_dropout"}, segments_);
     return FromHeads(b_, o, name + ".out_proj", config_.width,
                      {false, ResidualStdOf(config_.layers)});
   }

@@ -14,8 +14,8 @@ namespace meshwright::models {
 inline void CheckSequence(client::Builder& builder, ValueId tokens, int64_t positions) {
   const client::Dims dims = builder.dims(tokens);
   if (dims.size() != 2 || positions == 0 || dims[1] <= positions) return;
-  builder.Fail(InvalidArgument(fmt::format(
-      "sequence {} is longer than the model's {} positions", dims[1], positions)));
+  builder.Fail(InvalidArgument(
+      fmt::format("sequence {} is longer than the model's {} positions", dims[1], positions)));
 }
 
 template <typename Model, typename Config>

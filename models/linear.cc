@@ -29,19 +29,17 @@ ValueId ToHeads(Builder& builder, ValueId x, const std::string& name, const Dims
       {.std_dev = options.std_dev, .export_perm = {1, 2, 0}, .export_shape = {h * e, in[2]}});
   const ValueId y = builder.Einsum("bsd,dhe->bshe", x, weight);
   if (!options.bias) return y;
-  return builder.AddTo(
-      y, builder.Param(name + ".bias", {h, e},
-                       {.init = "zeros", .decay = 0, .export_shape = {h * e}}));
+  return builder.AddTo(y, builder.Param(name + ".bias", {h, e},
+                                        {.init = "zeros", .decay = 0, .export_shape = {h * e}}));
 }
 
 ValueId FromHeads(Builder& builder, ValueId x, const std::string& name, int64_t out,
                   const ProductOptions& options) {
   const Dims in = builder.dims(x);
   if (in.size() != 4) return x;  // after an error
-  const ValueId weight = builder.Param(name + ".weight", {in[2], in[3], out},
-                                       {.std_dev = options.std_dev,
-                                        .export_perm = {2, 0, 1},
-                                        .export_shape = {out, in[2] * in[3]}});
+  const ValueId weight = builder.Param(
+      name + ".weight", {in[2], in[3], out},
+      {.std_dev = options.std_dev, .export_perm = {2, 0, 1}, .export_shape = {out, in[2] * in[3]}});
   const ValueId y = builder.Einsum("bshe,hed->bsd", x, weight);
   if (!options.bias) return y;
   return builder.AddTo(y, builder.Param(name + ".bias", {out}, {.init = "zeros"}));

@@ -49,18 +49,18 @@ struct LlamaConfig {
   int64_t positions = 0;  // longest sequence that the model was made for; 0: any
   double epsilon = 1e-5;
   double rope_base = 10000;
-  double rope_part = 1;           // the share of a head that turns, from its first element on
+  double rope_part = 1;  // the share of a head that turns, from its first element on
   RopeScaling rope_scaling = {};
-  double window_rope_base = 0;    // of layers with a window, not scaled; 0: as the others
-  double attention_dropout = 0;   // of the probabilities
-  bool attention_bias = false;    // of q, k and v
-  bool output_bias = false;       // of what heads say together
-  bool attention_sinks = false;   // client::AttentionOptions::sinks (gpt-oss)
+  double window_rope_base = 0;   // of layers with a window, not scaled; 0: as the others
+  double attention_dropout = 0;  // of the probabilities
+  bool attention_bias = false;   // of q, k and v
+  bool output_bias = false;      // of what heads say together
+  bool attention_sinks = false;  // client::AttentionOptions::sinks (gpt-oss)
   HeadNorm head_norm = HeadNorm::kNone;
-  double query_scalar = 0;        // scores are divided by its root; 0: the head size
-  double score_cap = 0;           // client::AttentionOptions::score_cap
-  double logit_cap = 0;           // the same for the logits of tokens
-  int64_t attention_window = 0;   // keys that a token sees: itself and those before it; 0: all
+  double query_scalar = 0;       // scores are divided by its root; 0: the head size
+  double score_cap = 0;          // client::AttentionOptions::score_cap
+  double logit_cap = 0;          // the same for the logits of tokens
+  int64_t attention_window = 0;  // keys that a token sees: itself and those before it; 0: all
   // Which layers have the window: from the first on, and again from its start.
   std::vector<bool> windowed = {true};
   NormPlaces norms = NormPlaces::kBefore;
@@ -68,7 +68,7 @@ struct LlamaConfig {
   bool scaled_embedding = false;  // by the root of the width (Gemma)
   Activation activation = Activation::kSilu;
   bool mlp_bias = false;
-  bool fused = false;             // files have q, k and v as one tensor, gate and up, too (Phi-3)
+  bool fused = false;               // files have q, k and v as one tensor, gate and up, too (Phi-3)
   LatentHeads latent = {};          // in the place of kv_heads, head_size, biases and norms
   bool tied = false;                // the head is the token embedding
   int64_t document_separator = -1;  // as Gpt2Config

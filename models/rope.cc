@@ -19,8 +19,8 @@ struct RopeKindName {
   RopeKind kind;
 };
 constexpr RopeKindName kRopeKinds[] = {
-    {"default", RopeKind::kPlain}, {"linear", RopeKind::kLinear},
-    {"dynamic", RopeKind::kDynamic}, {"yarn", RopeKind::kYarn},
+    {"default", RopeKind::kPlain},     {"linear", RopeKind::kLinear},
+    {"dynamic", RopeKind::kDynamic},   {"yarn", RopeKind::kYarn},
     {"longrope", RopeKind::kLongRope}, {"llama3", RopeKind::kLlama3},
     {"su", RopeKind::kLongRope},  // of Phi-3's first files
 };
@@ -70,8 +70,7 @@ double DynamicBase(const Rope& rope, int64_t tokens) {
   const double length = std::max(static_cast<double>(tokens), made_for);
   const double factor = rope.scaling.factor;
   const auto turned = static_cast<double>(rope.turned);
-  return rope.base *
-         std::pow(factor * length / made_for - (factor - 1), turned / (turned - 2));
+  return rope.base * std::pow(factor * length / made_for - (factor - 1), turned / (turned - 2));
 }
 
 }  // namespace
@@ -125,10 +124,9 @@ Status ReadYarn(const HfConfig& json, const std::string& at, RopeScaling& scalin
   double mscale_all = 0;
   MW_TRY(json.Read(at + "mscale", mscale));
   MW_TRY(json.Read(at + "mscale_all_dim", mscale_all));
-  scaling.amplitude = mscale != 0 && mscale_all != 0
-                          ? YarnAmplitude(scaling.factor, mscale) /
-                                YarnAmplitude(scaling.factor, mscale_all)
-                          : YarnAmplitude(scaling.factor, 1);
+  scaling.amplitude = mscale != 0 && mscale_all != 0 ? YarnAmplitude(scaling.factor, mscale) /
+                                                           YarnAmplitude(scaling.factor, mscale_all)
+                                                     : YarnAmplitude(scaling.factor, 1);
   MW_TRY(json.Read(at + "beta_fast", scaling.fast));
   MW_TRY(json.Read(at + "beta_slow", scaling.slow));
   return json.Read(at + "truncate", scaling.whole);
@@ -155,8 +153,9 @@ Result<RopeKind> ReadKind(const HfConfig& json, const std::string& key) {
     if (name == row.name) return row.kind;
     known.emplace_back(row.name);
   }
-  return Fail(Unimplemented(fmt::format("config.json: {}.rope_type '{}' is not supported; known: {}",
-                                        key, name, fmt::join(known, ", "))));
+  return Fail(
+      Unimplemented(fmt::format("config.json: {}.rope_type '{}' is not supported; known: {}", key,
+                                name, fmt::join(known, ", "))));
 }
 
 }  // namespace
@@ -181,8 +180,8 @@ Status ReadRopeScaling(const HfConfig& json, const std::string& key, int64_t pos
         "config.json: {} needs max_position_embeddings, or original_max_position_embeddings", key));
   }
   if (scaling.kind == RopeKind::kLongRope || scaling.kind == RopeKind::kYarn) {
-    scaling.factor =
-        static_cast<double>(positions) / static_cast<double>(std::max<int64_t>(scaling.original, 1));
+    scaling.factor = static_cast<double>(positions) /
+                     static_cast<double>(std::max<int64_t>(scaling.original, 1));
   } else {
     MW_TRY(json.RequireKey(at + "factor"));
   }
@@ -196,8 +195,7 @@ Status ReadRopeScaling(const HfConfig& json, const std::string& key, int64_t pos
   }
   if (scaling.kind == RopeKind::kYarn) MW_TRY(ReadYarn(json, at, scaling));
   if (scaling.kind == RopeKind::kLongRope) MW_TRY(ReadLongRope(json, at, scaling));
-  const bool has_amplitude =
-      scaling.kind == RopeKind::kYarn || scaling.kind == RopeKind::kLongRope;
+  const bool has_amplitude = scaling.kind == RopeKind::kYarn || scaling.kind == RopeKind::kLongRope;
   return has_amplitude ? json.Read(at + "attention_factor", scaling.amplitude) : OkStatus();
 }
 

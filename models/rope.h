@@ -49,9 +49,9 @@ std::vector<double> RopeFrequencies(const Rope& rope, int64_t tokens);
 ValueId Turn(client::Builder& builder, ValueId x, const Rope& rope);
 
 // What a config.json says in the object `key` ("rope_parameters", or the older "rope_scaling"),
-// which may be absent; `positions` is its max_position_embeddings, for which the model was made where
-// neither the file nor `scaling.original` says otherwise. Errors: kInvalidArgument naming a key that
-// the kind needs, kUnimplemented naming another kind.
+// which may be absent; `positions` is its max_position_embeddings, for which the model was made
+// where neither the file nor `scaling.original` says otherwise. Errors: kInvalidArgument naming a
+// key that the kind needs, kUnimplemented naming another kind.
 Status ReadRopeScaling(const HfConfig& json, const std::string& key, int64_t positions,
                        RopeScaling& scaling);
 // As Hugging Face's rope_parameters in the object `key`.

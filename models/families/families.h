@@ -40,8 +40,7 @@ Model BareModel(const std::string& family, const Config& config,
   model.layers = config.layers;
   model.vocabulary = config.vocabulary;
   model.param_count = ParamCount(config);
-  model.summary =
-      SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
+  model.summary = SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
   model.sizes.vocabulary = config.vocabulary;
   model.sizes.width = config.width;
   model.sizes.layers = config.layers;

@@ -7,16 +7,12 @@ namespace meshwright::models {
 namespace {
 
 std::map<std::string, GptNeoxConfig> GptNeoxFlavors() {
-  return {{"debug",
-           {.vocabulary = 256,
-            .positions = 256,
-            .width = 64,
-            .inner = 256,
-            .layers = 2,
-            .heads = 4}},
-          {"20B", {}},
-          {"pythia-160m",
-           {.vocabulary = 50304, .width = 768, .inner = 3072, .layers = 12, .heads = 12}}};
+  return {
+      {"debug",
+       {.vocabulary = 256, .positions = 256, .width = 64, .inner = 256, .layers = 2, .heads = 4}},
+      {"20B", {}},
+      {"pythia-160m",
+       {.vocabulary = 50304, .width = 768, .inner = 3072, .layers = 12, .heads = 12}}};
 }
 
 Status ReadGptNeox(const HfConfig& json, GptNeoxConfig& config) {
@@ -24,8 +20,8 @@ Status ReadGptNeox(const HfConfig& json, GptNeoxConfig& config) {
   MW_TRY(json.Read("hidden_act", activation));
   MW_ASSIGN_OR_RETURN(config.activation, ParseActivation("hidden_act", activation));
   const std::string key = json.Has("rope_scaling") ? "rope_scaling" : "rope_parameters";
-  for (const std::string& name : {std::string("rotary_emb_base"), std::string("rope_theta"),
-                                  key + ".rope_theta"}) {
+  for (const std::string& name :
+       {std::string("rotary_emb_base"), std::string("rope_theta"), key + ".rope_theta"}) {
     MW_TRY(json.Read(name, config.rope_base));
   }
   for (const std::string& name : {std::string("rotary_pct"), key + ".partial_rotary_factor"}) {

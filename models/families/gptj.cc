@@ -7,14 +7,10 @@ namespace meshwright::models {
 namespace {
 
 std::map<std::string, GptjConfig> GptjFlavors() {
-  return {{"debug",
-           {.vocabulary = 256,
-            .positions = 256,
-            .width = 64,
-            .layers = 2,
-            .heads = 4,
-            .turned = 8}},
-          {"6B", {}}};
+  return {
+      {"debug",
+       {.vocabulary = 256, .positions = 256, .width = 64, .layers = 2, .heads = 4, .turned = 8}},
+      {"6B", {}}};
 }
 
 Status ReadGptj(const HfConfig& json, GptjConfig& config) {

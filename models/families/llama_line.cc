@@ -49,8 +49,8 @@ Status ReadLlamaForms(const HfConfig& json, LlamaConfig& config) {
     MW_ASSIGN_OR_RETURN(config.activation, ParseActivation("hidden_act", activation));
   }
   const std::string key = RopeKey(json);
-  for (const std::string& part : {std::string("partial_rotary_factor"),
-                                  key + ".partial_rotary_factor"}) {
+  for (const std::string& part :
+       {std::string("partial_rotary_factor"), key + ".partial_rotary_factor"}) {
     MW_TRY(json.RefuseOther(part, config.rope_part));
   }
   for (const std::string& name : {std::string("rope_theta"), key + ".rope_theta"}) {
@@ -95,15 +95,14 @@ Status ReadLayerTypes(const HfConfig& json, LlamaConfig& config) {
   std::vector<std::string> types;
   MW_TRY(json.Read("layer_types", types));
   if (static_cast<int64_t>(types.size()) != config.layers) {
-    return InvalidArgument(fmt::format("config.json: layer_types has {} of {} layers", types.size(),
-                                       config.layers));
+    return InvalidArgument(
+        fmt::format("config.json: layer_types has {} of {} layers", types.size(), config.layers));
   }
   config.windowed.clear();
   for (const std::string& type : types) {
     if (type != kSliding && type != kFull) {
-      return Unimplemented(
-          fmt::format("config.json: layer_types '{}' is not supported; known: {}, {}", type, kFull,
-                      kSliding));
+      return Unimplemented(fmt::format(
+          "config.json: layer_types '{}' is not supported; known: {}, {}", type, kFull, kSliding));
     }
     config.windowed.push_back(type == kSliding);
   }
@@ -131,8 +130,8 @@ Status ReadQwenWindow(const HfConfig& json, LlamaConfig& config) {
   MW_TRY(ReadLayerTypes(json, config));
   constexpr int64_t kUsual = 4096;
   MW_TRY(ReadSlidingWindow(json, kUsual, config));
-  const bool any = std::find(config.windowed.begin(), config.windowed.end(), true) !=
-                   config.windowed.end();
+  const bool any =
+      std::find(config.windowed.begin(), config.windowed.end(), true) != config.windowed.end();
   if (!any) {
     config.attention_window = 0;
     config.windowed = {true};
@@ -213,8 +212,8 @@ Result<LlamaConfig> LlamaConfigFromHf(const std::string& json_text) {
     MW_TRY(Validate(config));
     return config;
   }
-  return Fail(Unimplemented(
-      fmt::format("config.json: model_type '{}' is none of LLaMA's line", type)));
+  return Fail(
+      Unimplemented(fmt::format("config.json: model_type '{}' is none of LLaMA's line", type)));
 }
 
 }  // namespace meshwright::models

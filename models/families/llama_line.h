@@ -19,8 +19,8 @@ namespace meshwright::models {
 std::vector<HfKey<LlamaConfig>> LlamaKeys(bool kv_wanted,
                                           std::vector<HfKey<LlamaConfig>> more = {});
 
-// hidden_act, rope_theta, rope_scaling or rope_parameters. Errors: kUnimplemented, too, where another
-// part of a head turns than config.rope_part says.
+// hidden_act, rope_theta, rope_scaling or rope_parameters. Errors: kUnimplemented, too, where
+// another part of a head turns than config.rope_part says.
 Status ReadLlamaForms(const HfConfig& json, LlamaConfig& config);
 void WriteLlamaForms(const LlamaConfig& config, HfWriter& json);
 

@@ -30,18 +30,17 @@ Status ReadOlmo2(const HfConfig& json, LlamaConfig& config) {
 }  // namespace
 
 FamilyRow<LlamaConfig> Olmo2Family() {
-  return {.name = "olmo2",
-          .type = "olmo2",
-          .architecture = "Olmo2ForCausalLM",
-          .flavors = Olmo2Flavors,
-          .defaults =
-              [] {
-                return LlamaConfig{.head_norm = HeadNorm::kTogether, .norms = NormPlaces::kAfter};
-              },
-          .keys = LlamaKeys(false, {{"attention_bias", &LlamaConfig::attention_bias}}),
-          .read = ReadOlmo2,
-          .write = WriteLlamaForms,
-          .pads = true};
+  return {
+      .name = "olmo2",
+      .type = "olmo2",
+      .architecture = "Olmo2ForCausalLM",
+      .flavors = Olmo2Flavors,
+      .defaults =
+          [] { return LlamaConfig{.head_norm = HeadNorm::kTogether, .norms = NormPlaces::kAfter}; },
+      .keys = LlamaKeys(false, {{"attention_bias", &LlamaConfig::attention_bias}}),
+      .read = ReadOlmo2,
+      .write = WriteLlamaForms,
+      .pads = true};
 }
 
 }  // namespace meshwright::models

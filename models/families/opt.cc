@@ -7,21 +7,17 @@ namespace meshwright::models {
 namespace {
 
 std::map<std::string, OptConfig> OptFlavors() {
-  return {{"debug",
-           {.vocabulary = 256,
-            .positions = 256,
-            .width = 64,
-            .inner = 256,
-            .layers = 2,
-            .heads = 4}},
-          {"125m", {}},
-          {"350m",
-           {.width = 1024,
-            .inner = 4096,
-            .layers = 24,
-            .heads = 16,
-            .embedding_width = 512,
-            .norm_before = false}}};
+  return {
+      {"debug",
+       {.vocabulary = 256, .positions = 256, .width = 64, .inner = 256, .layers = 2, .heads = 4}},
+      {"125m", {}},
+      {"350m",
+       {.width = 1024,
+        .inner = 4096,
+        .layers = 24,
+        .heads = 16,
+        .embedding_width = 512,
+        .norm_before = false}}};
 }
 
 Status ReadOpt(const HfConfig& json, OptConfig& config) {

@@ -44,8 +44,7 @@ FamilyRow<LlamaConfig> Qwen3Family() {
           .flavors = Qwen3Flavors,
           .defaults =
               [] {
-                return LlamaConfig{
-                    .head_size = 128, .epsilon = 1e-6, .head_norm = HeadNorm::kEach};
+                return LlamaConfig{.head_size = 128, .epsilon = 1e-6, .head_norm = HeadNorm::kEach};
               },
           .keys = LlamaKeys(true, {{"attention_bias", &LlamaConfig::attention_bias}}),
           .read = ReadQwen3,

@@ -45,8 +45,7 @@ double TruthNumber(const std::string& salted, int64_t place) {
   return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 52) - 1;
 }
 
-double TruthWeight(const std::string& salt, const std::string& name, bool vector,
-                   int64_t place) {
+double TruthWeight(const std::string& salt, const std::string& name, bool vector, int64_t place) {
   const double x = TruthNumber(salt + name, place);
   if (name.ends_with(".bias")) return 0.1 * x;
   return vector ? 0.7 + 0.2 * x : 0.3 * x;
@@ -76,7 +75,8 @@ struct TruthCase {
 // The golden files, or those that `tools/hf-check models` has just made.
 std::string TruthFolder() {
   const char* const fresh = std::getenv("MESHWRIGHT_MODEL_TRUTH");
-  return fresh != nullptr ? fresh : std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/virtual/model_truth";
+  return fresh != nullptr ? fresh
+                          : std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/virtual/model_truth";
 }
 
 std::vector<std::string> TruthNames() {
@@ -93,8 +93,7 @@ TruthCase ReadTruth(const std::string& name) {
   MW_CHECK(text.has_value()) << text.error();
   const nlohmann::json json = nlohmann::json::parse(*text);
   return {json["config"].dump(), json["salt"].get<std::string>(),
-          json["logits"].get<std::vector<double>>(),
-          json["losses"].get<std::vector<double>>(),
+          json["logits"].get<std::vector<double>>(), json["losses"].get<std::vector<double>>(),
           json["weights"].get<std::map<std::string, double>>()};
 }
 
@@ -144,7 +143,7 @@ Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
                       client::BuildLossGraph("truth", {kTruthBatch, kTruthTokens, DType::kF64},
                                              loaded.model.functions));
   MW_ASSIGN_OR_RETURN(loaded.file, WriteTruthWeights(loaded.graph, loaded.truth.salt,
-                                                        folder.File("w.safetensors")));
+                                                     folder.File("w.safetensors")));
   return loaded;
 }
 
@@ -235,21 +234,21 @@ std::map<std::string, double> ProbesOf(const ir::Graph& graph, const std::string
         place += left % type.dims[d] * layout->strides[d];
         left /= type.dims[d];
       }
-      probes[layout->name] +=
-          tensor.values[static_cast<size_t>(i)] * TruthNumber(salt + "probe/" + layout->name, place);
+      probes[layout->name] += tensor.values[static_cast<size_t>(i)] *
+                              TruthNumber(salt + "probe/" + layout->name, place);
     }
   }
   return probes;
 }
 
 void ExpectTraining(const TruthModel& model, const TruthLayout& layout) {
-  SCOPED_TRACE(fmt::format("data={} tensor={} pipeline={}", layout.data, layout.tensor,
-                           layout.pipeline));
+  SCOPED_TRACE(
+      fmt::format("data={} tensor={} pipeline={}", layout.data, layout.tensor, layout.pipeline));
   const auto job = TruthJob(model.model, layout);
   ASSERT_TRUE(job.has_value()) << job.error();
   TruthTokens tokens;
-  const auto cluster = VirtualCluster::Start(
-      *job, layout.data * layout.tensor * layout.pipeline, &tokens);
+  const auto cluster =
+      VirtualCluster::Start(*job, layout.data * layout.tensor * layout.pipeline, &tokens);
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   const Status loaded = worker::LoadWeights(*model.file, model.graph,
                                             worker::CollectStateSlots((*cluster)->plan().Main()),

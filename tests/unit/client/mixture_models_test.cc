@@ -51,15 +51,14 @@ TEST(MixtureFamilies, HaveThePublishedParameterCounts) {
 }
 
 TEST(MixtureFamilies, OfEveryRouterGraphsHoldExactlyTheFormulasParameters) {
-  for (const char* name : {"mixtral", "qwen2-moe", "qwen3-moe", "olmoe", "deepseek-moe",
-                           "deepseek-v3", "gpt-oss"}) {
+  for (const char* name :
+       {"mixtral", "qwen2-moe", "qwen3-moe", "olmoe", "deepseek-moe", "deepseek-v3", "gpt-oss"}) {
     for (const std::string& router : RouterNames()) {
       ModelSpec spec = FamilySpec(name);
       spec.mixture.router = router;
       const auto model = MakeModel(spec);
       ASSERT_TRUE(model) << name << " " << router << " " << model.error();
-      const auto graph =
-          client::BuildLossGraph("g", {.batch = 2, .sequence = 8}, model->functions);
+      const auto graph = client::BuildLossGraph("g", {.batch = 2, .sequence = 8}, model->functions);
       ASSERT_TRUE(graph) << graph.error();
       EXPECT_EQ(client::CountParams(*graph), model->param_count) << name << " " << router;
     }

@@ -286,6 +286,29 @@ TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
   EXPECT_TRUE(LlamaConfigFromHf(fmt::format(R"({{{},"pretraining_tp":1}})", sizes)));
 }
 
+TEST(Llama, WaysToStretchPositionsNameWhatTheyMiss) {
+  const auto message = [](const std::string& rope) {
+    const auto config = LlamaConfigFromHf(
+        R"({"vocab_size":40,"hidden_size":24,"intermediate_size":56,"num_hidden_layers":3,)"
+        R"("num_attention_heads":4,"max_position_embeddings":64,"rope_parameters":{)" +
+        rope + "}}");
+    return config ? "no error" : config.error().message();
+  };
+  EXPECT_EQ(message(R"("rope_type":"linear","factor":4)"), "no error");
+  EXPECT_NE(message(R"("rope_type":"linear")").find("no 'rope_parameters.factor'"),
+            std::string::npos);
+  EXPECT_NE(message(R"("rope_type":"llama3","factor":4)").find("low_freq_factor"),
+            std::string::npos);
+  EXPECT_NE(
+      message(R"("rope_type":"longrope","factor":4,"long_factor":[1,2,3])").find("short_factor"),
+      std::string::npos);
+  EXPECT_NE(message(R"("rope_type":"longrope","short_factor":[1,1,1],"long_factor":[1,2])")
+                .find("long_factor has 2 numbers for 3 pairs"),
+            std::string::npos);
+  EXPECT_NE(message(R"("rope_type":"yarn","factor":"big")").find("must be a number"),
+            std::string::npos);
+}
+
 // What transformers 5 makes of each: the layers with a window, and its tokens.
 TEST(Llama, MistralsAndQwen2sWindowsComeFromTheirFolder) {
   const std::string sizes =
