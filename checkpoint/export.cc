@@ -23,6 +23,7 @@ struct Exported {
   const ir::Node* param = nullptr;
   const StoredTensor* stored = nullptr;
   ir::TensorType type;  // logical, as written
+  formats::ExportLayout layout;
 };
 
 Result<std::map<std::string, Exported>> FindWeights(const Manifest& manifest,
@@ -39,8 +40,9 @@ Result<std::map<std::string, Exported>> FindWeights(const Manifest& manifest,
           "the model's weight '{}' {} is {} in the checkpoint", name, logical.ToString(),
           it == manifest.tensors.end() ? "not" : it->second.type.ToString())));
     }
-    Exported exported{&param, &it->second, logical};
+    Exported exported{&param, &it->second, logical, {}};
     if (dtype && ir::IsFloating(logical.dtype)) exported.type.dtype = *dtype;
+    MW_ASSIGN_OR_RETURN(exported.layout, formats::ExportLayoutOf(param, exported.type));
     weights.emplace(name, std::move(exported));
   }
   return weights;
@@ -68,12 +70,9 @@ using Weights = std::map<std::string, Exported>;
 
 // These weights as one file.
 Status WriteWeights(Reader& reader, const Weights& weights, const std::string& path) {
-  std::vector<formats::TensorSpec> specs;
-  for (const auto& [name, weight] : weights) {
-    MW_ASSIGN_OR_RETURN(formats::ExportLayout layout,
-                        formats::ExportLayoutOf(*weight.param, weight.type));
-    specs.push_back({std::move(layout.name), std::move(layout.type)});
-  }
+  std::vector<formats::ExportLayout> layouts;
+  for (const auto& [name, weight] : weights) layouts.push_back(weight.layout);
+  MW_ASSIGN_OR_RETURN(const std::vector<formats::TensorSpec> specs, formats::TensorsOf(layouts));
   MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, specs));
   for (const auto& [name, weight] : weights) {
     for (const StoredBox& stored : weight.stored->boxes) {
@@ -86,18 +85,21 @@ Status WriteWeights(Reader& reader, const Weights& weights, const std::string& p
   return writer->Finish();
 }
 
-// In the order of their names, as many in a file as fit.
+// In the order of the tensors' names, as many in a file as fit; the params of a tensor stay
+// together.
 std::vector<Weights> CutIntoFiles(const Weights& weights, int64_t most_bytes) {
+  std::map<std::string, Weights> tensors;
+  for (const auto& [name, weight] : weights) tensors[weight.layout.name].emplace(name, weight);
   std::vector<Weights> files(1);
   int64_t bytes = 0;
-  for (const auto& [name, weight] : weights) {
-    const int64_t more = weight.type.bytes();
+  for (auto& [tensor, params] : tensors) {
+    const int64_t more = params.begin()->second.layout.type.bytes();
     if (!files.back().empty() && bytes + more > most_bytes) {
       files.emplace_back();
       bytes = 0;
     }
     bytes += more;
-    files.back().emplace(name, weight);
+    files.back().merge(params);
   }
   return files;
 }
@@ -140,10 +142,8 @@ Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& f
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
     MW_TRY(WriteWeights(reader, files[i], folder + "/" + name));
     for (const auto& [param, weight] : files[i]) {
-      MW_ASSIGN_OR_RETURN(const formats::ExportLayout layout,
-                          formats::ExportLayoutOf(*weight.param, weight.type));
-      index["weight_map"][layout.name] = name;
-      total_bytes += layout.type.bytes();
+      if (weight.layout.base == 0) total_bytes += weight.layout.type.bytes();
+      index["weight_map"][weight.layout.name] = name;
     }
   }
   index["metadata"]["total_size"] = total_bytes;

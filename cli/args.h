@@ -140,9 +140,10 @@ enum class CheckpointAction : uint8_t { kList, kInspect, kVerify, kDiff, kExport
 struct CheckpointArgs {
   CheckpointAction action = CheckpointAction::kList;
   std::string place;       // a folder, one of its checkpoints, or the id of a job
-  std::string other;       // kDiff: what it is compared with; kExport: the file to write
+  std::string other;       // kDiff: what it is compared with; kExport: the file or folder to write
   int64_t step = -1;       // which one of a folder; below 0: the newest
   std::string dtype = "";  // kExport: of the weights; empty: as they are
+  int64_t most_file_mib = 5 << 10;  // kExport: of each file of a folder
 };
 
 struct PredictArgs {

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "checkpoint/export.h"
@@ -15,6 +16,7 @@
 #include "checkpoint/reader.h"
 #include "cli/checkpoint_place.h"
 #include "cli/commands.h"
+#include "cli/model_folder.h"
 #include "cli/output.h"
 #include "ir/element_value.h"
 #include "proto/job_codec.h"
@@ -190,14 +192,34 @@ std::optional<ir::DType> DTypeOf(const std::string& name) {
   return std::nullopt;
 }
 
+// Of a job's weights.
+ir::DType StoredDType(const ir::JobRequest& job) {
+  const ir::Graph& graph = job.main().graph;
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    return graph.type(graph.node(id).outputs[0]).dtype;
+  }
+  return ir::DType::kF32;
+}
+
 Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto reader, OpenOne(args.place, args.step, global));
   MW_ASSIGN_OR_RETURN(const std::string bytes, reader->ReadAll(checkpoint::kJobName));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, proto::DecodeJob(bytes));
-  MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, DTypeOf(args.dtype)));
-  fmt::print("{}\n", global.json ? Dump({{"file", args.other}, {"step", reader->manifest().step}})
-                                 : fmt::format("{}: the weights of step {}", args.other,
-                                               reader->manifest().step));
+  const std::optional<ir::DType> dtype = DTypeOf(args.dtype);
+  const bool file = args.other.ends_with(".safetensors");
+  if (file) {
+    MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, dtype));
+  } else {
+    // First what may be refused.
+    MW_TRY(MakeDirs(args.other));
+    MW_TRY(WriteModelFolder(job, dtype.value_or(StoredDType(job)), args.other));
+    MW_TRY(checkpoint::ExportFolder(*reader, job.main().graph, args.other, dtype,
+                                    args.most_file_mib << 20));
+  }
+  fmt::print("{}\n",
+             global.json
+                 ? Dump({{file ? "file" : "folder", args.other}, {"step", reader->manifest().step}})
+                 : fmt::format("{}: the weights of step {}", args.other, reader->manifest().step));
   return kExitOk;
 }
 

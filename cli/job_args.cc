@@ -57,9 +57,18 @@ void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
   CLI::App* diff =
       add_step(add("diff", CheckpointAction::kDiff, "What differs from another checkpoint"));
   diff->add_option("other", args.other, kPlace)->required();
-  CLI::App* to_file = add_step(
-      add("export", CheckpointAction::kExport, "Write the weights as one safetensors file"));
-  to_file->add_option("file", args.other, "For example model.safetensors")->required();
+  CLI::App* to_file =
+      add_step(add("export", CheckpointAction::kExport,
+                   "Write the weights as one safetensors file, or a folder for transformers"));
+  to_file
+      ->add_option("file", args.other,
+                   "model.safetensors, or the name of a folder: with config.json and tokenizer, as "
+                   "from_pretrained takes it")
+      ->required();
+  to_file
+      ->add_option("--max-file-mib", args.most_file_mib,
+                   "Of a folder: above it weights are several files")
+      ->check(CLI::Range(1, 1 << 20));
   to_file->add_option("--dtype", args.dtype, "Of its weights; default: as they are")
       ->check(CLI::IsMember({"float32", "float64", "bfloat16", "float16"}));
   CLI::App* remove = add("rm", CheckpointAction::kRemove, "Remove one");

@@ -331,30 +331,52 @@ ValueId Builder::ScoredAttention(ValueId q, ValueId k, ValueId v, const Attentio
   }
   const int64_t queries = of_q[1];
   const int64_t keys = of_k[1];
-  if (options.segments.valid() || options.window > 0 || (options.causal && queries != keys)) {
-    Fail(
-        InvalidArgument(fmt::format("attention with a bias, or of {} queries and {} keys, knows no "
-                                    "segments and no window, and is causal only "
-                                    "where both are as many; put the mask into the bias",
-                                    queries, keys)));
+  const bool hides = options.segments.valid() || options.causal;
+  if ((hides && queries != keys) || (options.window > 0 && !options.causal)) {
+    Fail(InvalidArgument(
+        fmt::format("attention of {} queries and {} keys knows segments and causal order only "
+                    "where both are as many, and a window only with causal order; put the mask "
+                    "into the bias",
+                    queries, keys)));
     return ValueId();
   }
   const Dims grouped = {of_q[0], queries, of_k[2], of_q[2] / of_k[2], of_q[3]};
-  const double scale = 1.0 / std::sqrt(static_cast<double>(of_q[3]));
+  const double scale =
+      options.scale > 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(of_q[3]));
   const ValueId products = Einsum("bqgre,bkge->bgrqk", Reshape(q, grouped), k);
-  ValueId scores = Scale(Reshape(products, {of_q[0], of_q[2], queries, keys}), scale);
+  ValueId scores = Reshape(products, {of_q[0], of_q[2], queries, keys});
+  const double cap = options.score_cap;
+  scores = cap > 0 ? Scale(Tanh(Scale(scores, scale / cap)), cap) : Scale(scores, scale);
   if (options.bias.valid()) scores = AddTo(scores, options.bias);
-  if (options.causal && Usable(scores)) {
+  if (hides && Usable(scores)) {
     constexpr double kNever = -1e30;
-    const ValueId places = Iota(queries);
-    const ValueId sees = GreaterEqual(Reshape(places, {queries, 1}), places);
     const ValueId never =
         AddOne(Op::kConstant, {}, {{"value", kNever}}, {TensorType{type(scores).dtype, {}}});
-    scores = Where(sees, scores, never);
+    scores = Where(SeenKeys(queries, options), scores, never);
   }
   const ValueId p = Dropout(Softmax(scores), options.dropout.rate, options.dropout.name);
   const ValueId apart = Reshape(p, {of_q[0], of_k[2], grouped[3], queries, keys});
   return Reshape(Einsum("bgrqk,bkge->bqgre", apart, v), {of_q[0], queries, of_q[2], of_q[3]});
+}
+
+// Which keys a query sees: [s, s], with segments [b, 1, s, s].
+ValueId Builder::SeenKeys(int64_t tokens, const AttentionOptions& options) {
+  ValueId sees;
+  if (options.causal) {
+    const ValueId keys = Iota(tokens);
+    const ValueId queries = Reshape(keys, {tokens, 1});
+    sees = GreaterEqual(queries, keys);
+    if (options.window > 0) {
+      const ValueId ahead = Slice(Iota(tokens + options.window), 0, options.window, tokens);
+      sees = And(sees, Less(queries, ahead));
+    }
+  }
+  if (!options.segments.valid()) return sees;
+  const Dims rows = dims(options.segments);
+  if (rows.size() != 2) return ValueId();
+  const ValueId of_queries = Reshape(options.segments, {rows[0], 1, tokens, 1});
+  const ValueId same = Equal(of_queries, Reshape(options.segments, {rows[0], 1, 1, tokens}));
+  return sees.valid() ? And(same, sees) : same;
 }
 
 }  // namespace meshwright::client

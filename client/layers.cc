@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "ir/rotary.h"
 
 namespace meshwright::client {
 
@@ -38,6 +41,10 @@ ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& o
   }
   if (!options.export_perm.empty()) attrs.Set("export_perm", options.export_perm);
   if (!options.export_shape.empty()) attrs.Set("export_shape", options.export_shape);
+  if (options.export_rows > 0) {
+    attrs.Set("export_row", options.export_row);
+    attrs.Set("export_rows", options.export_rows);
+  }
   if (options.sign_rate >= 0) attrs.Set("sign_rate", options.sign_rate);
   return AddOne(Op::kParam, {}, std::move(attrs), {TensorType{dtype_, std::move(dims)}});
 }
@@ -91,6 +98,11 @@ ValueId Builder::Rotary(ValueId x, double base) {
   return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
 }
 
+ValueId Builder::Rotary(ValueId x, const std::vector<double>& frequencies) {
+  return AddOne(Op::kRotary, {x},
+                {{"frequencies", ir::FormatFrequencies(frequencies)}, {"inverse", int64_t{0}}});
+}
+
 ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) {
   ir::Attrs attrs = {{"causal", causal ? int64_t{1} : int64_t{0}}};
   if (dropout.rate != 0) {
@@ -117,11 +129,16 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   const Dims of_q = dims(q);
   const Dims of_k = dims(k);
   const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
-  if (options.bias.valid() || !one_length) {
+  if (options.bias.valid() || !one_length || options.score_cap > 0) {
     if (!options.sinks.valid()) return ScoredAttention(q, k, v, options);
-    Fail(
-        InvalidArgument("attention with a bias, or of another length than its keys, has no sinks"));
+    Fail(InvalidArgument(
+        "attention with a bias or capped scores, or of another length than its keys, has no "
+        "sinks"));
     return ValueId();
+  }
+  // The op's own scale is 1 / sqrt(e).
+  if (options.scale > 0) {
+    q = Scale(q, options.scale * std::sqrt(static_cast<double>(of_q[3])));
   }
   std::vector<ValueId> operands = {q, k, v};
   if (options.segments.valid()) operands.push_back(options.segments);

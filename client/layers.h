@@ -32,6 +32,10 @@ struct ParamOptions {
   std::string export_name = {};           // in model.safetensors; empty: the param's name
   std::vector<int64_t> export_perm = {};  // dims of the exported tensor; empty: as they are
   Dims export_shape = {};                 // after export_perm; empty: as it is
+  // The exported tensor has so many rows, of which this param is a run from `export_row` on; others
+  // of that export_name have the rest. 0: the tensor is this param alone.
+  int64_t export_rows = 0;
+  int64_t export_row = 0;
   // Renewed against the sign of its gradient by this in each step, whatever the optimizer is, and
   // no part of the gradient's norm. Below 0: as the other params.
   double sign_rate = -1;
@@ -59,6 +63,10 @@ struct AttentionOptions {
   // [h]: a logit of each head that takes its part of the softmax and has no value, so that a head
   // need not look anywhere; invalid: none. Not with a bias. Source: gpt-oss 2025.
   ValueId sinks = {};
+  double scale = 0;  // of the scores; 0: 1 / sqrt(e)
+  // A scaled score s becomes cap * tanh(s / cap), before the bias and what hides keys; 0: it stays.
+  // Source: Gemma 2 2024.
+  double score_cap = 0;
 };
 
 // Windows over images [b, height, width, channels].
@@ -200,16 +208,18 @@ class Builder : public ir::Builder {
 
   // Rotary positions on [b,s,h,e], pairs (i, i + e/2).
   ValueId Rotary(ValueId x, double base = 10000);
+  // The same by angles of one's own: radians from a position to the next one, of each pair.
+  ValueId Rotary(ValueId x, const std::vector<double>& frequencies);
   // i32[..., s]: the number of the document of each token, when `separator` ends documents.
   ValueId Segments(ValueId tokens, int64_t separator);
   // Causal attention: q [b,s,h,e], k and v [b,s,g,e] -> [b,s,h,e]; g divides h. Dropout acts on the
   // probabilities. With segments [b,s] tokens attend to those of their own segment only.
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {},
                     ValueId segments = {});
-  // The same, causal or not, with a bias, and between sequences of two lengths: k and v
-  // [b,s_k,g,e]. One op where there is no bias and one length; else products around a softmax,
-  // which keep all scores [b, h, s_q, s_k] and can be differentiated twice. They know no segments
-  // and, between two lengths, no causal order.
+  // The same, causal or not, with a bias, capped scores, and between sequences of two lengths: k
+  // and v [b,s_k,g,e]. One op where there is one length, no bias and no cap; else products around a
+  // softmax, which keep all scores [b, h, s_q, s_k] and can be differentiated twice. Between two
+  // lengths they know no segments and no causal order.
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
   // The same for the three slices of one projection: qkv [b,s,3,h,e] -> [b,s,h,e].
   ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {}, ValueId segments = {});
@@ -220,6 +230,7 @@ class Builder : public ir::Builder {
   bool Usable(ValueId x) const;
   ir::Attrs AttentionAttrs(const AttentionDropout& dropout, bool causal);
   ValueId ScoredAttention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
+  ValueId SeenKeys(int64_t tokens, const AttentionOptions& options);
   ValueId Binary(ir::Op op, ValueId x, ValueId y);
   ValueId Noise(ValueId x, const std::string& name, const char* kind);
   // Dims counted from the front, increasing.

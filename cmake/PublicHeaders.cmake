@@ -35,10 +35,12 @@ set(MW_PUBLIC_HEADERS
     ir/job.h
     ir/op.h
     ir/op_list.h
+    models/activation.h
     models/gpt2.h
     models/latent_attention.h
     models/llama.h
     models/registry.h
+    models/rope.h
     proto/actor_ref.h
     proto/job_description.h
     proto/views.h

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <string>
 #include <utility>
 
@@ -5,6 +8,23 @@
 #include "config/key_sections.h"
 
 namespace meshwright::config {
+
+namespace {
+
+// "Named sizes: gpt2 has 1.5B, 124M ..; ..".
+const std::string& FlavorDoc() {
+  static const std::string doc = [] {
+    std::vector<std::string> families;
+    for (const std::string& name : models::ModelNames()) {
+      families.push_back(fmt::format("{} has {}", name, fmt::join(models::Flavors(name), ", ")));
+    }
+    return fmt::format("Named sizes: {}. The size keys below override it. Empty: debug.",
+                       fmt::join(families, "; "));
+  }();
+  return doc;
+}
+
+}  // namespace
 
 std::vector<ConfigKey> JobAndModelKeys() {
   return {
@@ -21,12 +41,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "It ends when it has waited so long for its first devices; 0: it waits for ever.",
        MW_AT(queue.max_wait_s)},
       {"model", "name", "Model family.", MW_AT(model.name), KeyKind::kChoice, models::ModelNames()},
-      {"model", "flavor",
-       "Named sizes: gpt2 has debug, 124M, 355M, 774M, 1.5B; llama has debug, 7B, 8B, 70B; "
-       "mixtral has debug, 8x7B, 8x22B; qwen2-moe debug, A2.7B; qwen3-moe debug, 30B-A3B; olmoe "
-       "debug, 7B; deepseek-moe debug, 16B; deepseek-v3 debug, 671B; gpt-oss debug, 20b, "
-       "120b. The size keys below override it. Empty: debug.",
-       MW_AT(model.flavor)},
+      {"model", "flavor", FlavorDoc(), MW_AT(model.flavor)},
       {"model", "hf_path",
        "Hugging Face config.json, or the folder with it; replaces name and flavor. The weights of "
        "the folder (model.safetensors, whole or in shards) are what the job starts from.",
@@ -39,19 +54,22 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "n_layers", "Transformer blocks.", MW_AT(model.layers)},
       {"model", "n_heads", "Attention heads; divides dim.", MW_AT(model.heads)},
       {"model", "n_kv_heads",
-       "Key/value heads of grouped-query attention (llama); divides n_heads.",
+       "Key/value heads of grouped-query attention (LLaMA's line and mixtures); divides n_heads.",
        MW_AT(model.kv_heads)},
       {"model", "vocab_size", "Rows of the embedding; the byte tokenizer needs 256.",
        MW_AT(model.vocabulary)},
       {"model", "max_seq_len",
-       "Learned positions (gpt2); default: the flavor's, or training.seq_len without a flavor.",
+       "Learned positions (gpt2, gptj, opt); default: the flavor's, or training.seq_len for gpt2 "
+       "without a flavor.",
        MW_AT(model.positions)},
-      {"model", "dropout", "Rate on embeddings, attention and residual branches (gpt2).",
+      {"model", "dropout",
+       "Rate on embeddings, attention and residual branches (gpt2, gpt-neox, gptj, opt).",
        MW_AT(model.dropout)},
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
-      {"model", "rope_theta", "Base of the rotary positions (llama).", MW_AT(model.rope_base)},
+      {"model", "rope_theta", "Base of the rotary positions (not gpt2, gptj, opt).",
+       MW_AT(model.rope_base)},
       {"model", "attention_window",
-       "Tokens that a token sees: itself and those before it (llama and mixtures), as in Mistral; "
+       "Tokens that a token sees: itself and those before it (LLaMA's line and mixtures); "
        "0: "
        "all before it.",
        MW_AT(model.attention_window)},

@@ -19,14 +19,15 @@ struct WeightsSink::File {
 Status WeightsSink::Open(MeshGeneration mesh_gen, const std::string& path,
                          std::shared_ptr<const ir::Graph> loss) {
   auto file = std::make_shared<File>();
-  std::vector<formats::TensorSpec> tensors;
+  std::vector<formats::ExportLayout> layouts;
   for (NodeId id : loss->NodesOf(ir::Op::kParam)) {
     const ir::Node& param = loss->node(id);
     MW_ASSIGN_OR_RETURN(formats::ExportLayout layout,
                         formats::ExportLayoutOf(param, loss->type(param.outputs[0])));
-    tensors.push_back(formats::TensorSpec{layout.name, layout.type});
+    layouts.push_back(std::move(layout));
     file->params[param.attrs.Str("name")] = &param;
   }
+  MW_ASSIGN_OR_RETURN(const std::vector<formats::TensorSpec> tensors, formats::TensorsOf(layouts));
   MW_ASSIGN_OR_RETURN(file->writer, formats::SafetensorsWriter::Create(path, tensors));
   file->loss = std::move(loss);
   const MutexLock lock(mutex_);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 
 #include "base/check.h"
+#include "formats/float8.h"
 #include "formats/safetensors.h"
 #include "ir/element_value.h"
 
@@ -61,12 +63,18 @@ void Scatter(const SafetensorsWriter::StridedBox& box, const std::byte* tile, st
 
 struct TileSource {
   const std::byte* file;
-  ir::DType file_dtype;
+  std::optional<ir::DType> file_dtype;
+  Float8Reader float8;  // in its place where the graph has no such type
   ir::DType tile_dtype;
+
+  int64_t file_bytes() const { return file_dtype ? ir::DTypeBytes(*file_dtype) : 1; }
+  double Load(const std::byte* at) const {
+    return file_dtype ? ir::LoadElement(at, *file_dtype) : float8(std::to_integer<uint8_t>(*at));
+  }
 };
 
 void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, std::byte* tile) {
-  const int64_t file_bytes = ir::DTypeBytes(source.file_dtype);
+  const int64_t file_bytes = source.file_bytes();
   const int64_t tile_bytes = ir::DTypeBytes(source.tile_dtype);
   MW_CHECK(file_bytes > 0 && tile_bytes > 0) << "elements without a size";
   const bool same = source.file_dtype == source.tile_dtype;
@@ -85,7 +93,7 @@ void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, 
                  } else {
                    // f64 passes through as it is, so a file of the graph's own type reads back
                    // bitwise.
-                   ir::StoreElement(out, source.tile_dtype, ir::LoadElement(at, source.file_dtype));
+                   ir::StoreElement(out, source.tile_dtype, source.Load(at));
                  }
                }
              });
@@ -96,13 +104,13 @@ Result<SafetensorsWriter::StridedBox> Place(const ExportLayout& layout,
                                             const ir::TensorType& logical, const ir::Box& box) {
   const ir::Dims& dims = logical.dims;
   if (box.offset.empty() && box.size.empty()) {
-    return SafetensorsWriter::StridedBox{0, dims, layout.strides};
+    return SafetensorsWriter::StridedBox{layout.base, dims, layout.strides};
   }
   if (box.offset.size() != dims.size() || box.size.size() != dims.size()) {
     return Fail(InvalidArgument(fmt::format("param '{}' {}: a box of rank {}", layout.name,
                                             logical.ToString(), box.size.size())));
   }
-  SafetensorsWriter::StridedBox placed{0, box.size, layout.strides};
+  SafetensorsWriter::StridedBox placed{layout.base, box.size, layout.strides};
   for (size_t d = 0; d < dims.size(); ++d) {
     if (box.offset[d] < 0 || box.size[d] < 0 || box.offset[d] > dims[d] - box.size[d]) {
       return Fail(OutOfRange(fmt::format("param '{}' {}: box [{}:{}] leaves it", layout.name,
@@ -136,6 +144,23 @@ Result<std::vector<size_t>> ExportPermutation(const ir::Node& param, size_t rank
   return perm;
 }
 
+// A run of the rows of a larger tensor.
+Status PlaceRows(const ir::Node& param, ExportLayout& layout) {
+  const int64_t rows = param.attrs.Int("export_rows");
+  if (rows == 0) return OkStatus();
+  const int64_t first = param.attrs.Int("export_row");
+  ir::Dims& dims = layout.type.dims;
+  if (dims.empty() || dims[0] < 1 || first < 0 || first > rows - dims[0]) {
+    return InvalidArgument(fmt::format("param '{}' {}: no run of {} rows from {} on",
+                                       param.attrs.Str("name"), layout.type.ToString(), rows,
+                                       first));
+  }
+  layout.base = first * (layout.type.elements() / dims[0]);
+  layout.whole = false;
+  dims[0] = rows;
+  return OkStatus();
+}
+
 const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::string& name) {
   if (const SafetensorsEntry* entry = file.Find(name)) return entry;
   const size_t dot = name.find('.');
@@ -151,8 +176,9 @@ Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
                                      layout.type.ToString())));
   }
   const ir::DType wanted = layout.type.dtype;
-  const bool convertible = entry->dtype.has_value() && IsFloating(*entry->dtype) &&
-                           (wanted == ir::DType::kF32 || wanted == ir::DType::kF64);
+  const bool number = entry->dtype.has_value() ? IsFloating(*entry->dtype)
+                                               : FindFloat8(entry->dtype_name) != nullptr;
+  const bool convertible = number && (wanted == ir::DType::kF32 || wanted == ir::DType::kF64);
   if (entry->shape != layout.type.dims || !(entry->dtype == wanted || convertible)) {
     return Fail(InvalidArgument(fmt::format("{}: tensor '{}' is {}[{}]; the model needs {}",
                                             file.path(), entry->name, entry->dtype_name,
@@ -219,17 +245,34 @@ Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType&
     stride *= logical.dims[perm[j]];
     layout.type.dims[j] = logical.dims[perm[j]];
   }
-  if (!param.attrs.Has("export_shape")) return layout;
   const ir::Dims shape = param.attrs.Ints("export_shape");
-  if (shape.empty()) return layout;
-  const ir::TensorType reshaped{logical.dtype, shape};
-  if (reshaped.elements() != logical.elements()) {
-    return Fail(InvalidArgument(fmt::format(
-        "param '{}' {}: export_shape [{}] has {} elements, not {}", param.attrs.Str("name"),
-        logical.ToString(), fmt::join(shape, ","), reshaped.elements(), logical.elements())));
+  if (!shape.empty()) {
+    const ir::TensorType reshaped{logical.dtype, shape};
+    if (reshaped.elements() != logical.elements()) {
+      return Fail(InvalidArgument(fmt::format(
+          "param '{}' {}: export_shape [{}] has {} elements, not {}", param.attrs.Str("name"),
+          logical.ToString(), fmt::join(shape, ","), reshaped.elements(), logical.elements())));
+    }
+    layout.type = reshaped;
   }
-  layout.type = reshaped;
+  MW_TRY(PlaceRows(param, layout));
   return layout;
+}
+
+Result<std::vector<TensorSpec>> TensorsOf(const std::vector<ExportLayout>& layouts) {
+  std::vector<TensorSpec> tensors;
+  std::map<std::string, size_t> places;
+  for (const ExportLayout& layout : layouts) {
+    const auto [place, is_new] = places.emplace(layout.name, tensors.size());
+    if (is_new) {
+      tensors.push_back({layout.name, layout.type});
+    } else if (tensors[place->second].type != layout.type || layout.whole) {
+      return Fail(InvalidArgument(fmt::format("two params are exported as '{}': {} and {}",
+                                              layout.name, tensors[place->second].type.ToString(),
+                                              layout.type.ToString())));
+    }
+  }
+  return tensors;
 }
 
 Result<ir::TensorType> ExportType(const ir::Node& param, const ir::TensorType& logical) {
@@ -252,7 +295,9 @@ Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, cons
   MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
   const ir::TensorType tile_type{logical.dtype, placed.sizes};
   std::vector<std::byte> tile(static_cast<size_t>(tile_type.bytes()));
-  Gather(placed, {file.data(*entry).data(), *entry->dtype, logical.dtype}, tile.data());
+  Gather(placed,
+         {file.data(*entry).data(), entry->dtype, FindFloat8(entry->dtype_name), logical.dtype},
+         tile.data());
   return tile;
 }
 

@@ -9,7 +9,8 @@
 // A param's logical tensor L relates to the exported tensor E by its attributes: dims permuted by
 // export_perm (dim j of the permuted tensor is dim export_perm[j] of L; empty: as is), then
 // reshaped to export_shape (empty: as is). A reshape keeps the linear order, so element i of L sits
-// at sum_d i_d * stride_d of E: one stride per logical dim says it all.
+// at sum_d i_d * stride_d of E: one stride per logical dim says it all. With export_rows E has so
+// many rows, and L's are those from export_row on: several params share a tensor of the file.
 //
 // Thread rule: a SafetensorsFile is immutable and shared; SafetensorsWriter's Write* may be called
 // from several threads on disjoint elements, Create/Finish from one. Ownership: the file's spans
@@ -161,13 +162,19 @@ struct ExportLayout {
   std::string name;              // export_name, or the param's name
   ir::TensorType type;           // of the exported tensor
   std::vector<int64_t> strides;  // per logical dim, in elements of the exported tensor
+  bool whole = true;             // no other param has a part of the tensor
+  int64_t base = 0;              // where the param's first element is, in elements of the tensor
 };
 
-// Errors: kInvalidArgument naming the param when export_perm is no permutation or export_shape has
-// other elements.
+// Errors: kInvalidArgument naming the param when export_perm is no permutation, export_shape has
+// other elements, or its rows are not those of export_rows.
 Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType& logical);
 // The exported tensor's type alone.
 Result<ir::TensorType> ExportType(const ir::Node& param, const ir::TensorType& logical);
+
+// The tensors of a file, each once, in the order of their first params. Errors: kInvalidArgument
+// naming a tensor that two params want in two types.
+Result<std::vector<TensorSpec>> TensorsOf(const std::vector<ExportLayout>& layouts);
 
 // Writes a box of the logical tensor; `bytes` is the box in C order (a device's tile). A default
 // Box is the whole tensor.
@@ -175,8 +182,9 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
                         const ir::TensorType& logical, const ir::Box& box,
                         std::span<const std::byte> bytes);
 
-// Reads a box of the logical tensor in C order. Float types of the file are converted (f16 and bf16
-// widen, f64 to f32 rounds). The tensor may also be stored without the first component of its name
+// Reads a box of the logical tensor in C order. Float types of the file are converted (f16, bf16
+// and fp8 widen, f64 to f32 rounds). The tensor may also be stored without the first component of
+// its name
 // ("wte.weight" for "transformer.wte.weight"). Errors: kNotFound, kInvalidArgument naming tensor,
 // wanted and found shape.
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,

@@ -12,7 +12,7 @@
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
 //                      decay:int(0|1), state:int(0|1), export_name:str, export_perm:ints,
-//                      export_shape:ints, [sign_rate:real]} -> any float tensor. A trained weight;
+//                      export_shape, export_row(s), [sign_rate]} -> any float tensor. A weight;
 //                      state 1: what the optimizer keeps between steps. sign_rate: ir/autodiff.h
 //   input              {name:str} -> any. Bound by the caller of the graph (an executable's
 //                      operand).
@@ -120,10 +120,10 @@
 //   embedding_grad     {rows:int} (ids[...], dy[..., d], [accumulator]) + sharded dims of
 //                      the result -> [rows, d], scatter-add
 // position
-//   rotary             {base:real, inverse:int(0|1), [zigzag:int]} (x[b, s, h, e]) + sharded dims
-//                      of x -> same; half-split layout (pairs (i, i+e/2)),
-//                      angle = position * base^(-2i/e), position = that of the global index along
-//                      s, which with {zigzag} is in the order of ir/sequence_order.h.
+//   rotary             {base:real or frequencies:strs of numbers, inverse:int(0|1), [zigzag:int]}
+//                      (x[b, s, h, e]) + sharded dims of x -> same; pairs (i, i+e/2) turn by
+//                      position * base^(-2i/e) or * frequencies[i]; position = that of the global
+//                      index along s, which with {zigzag} is in the order of ir/sequence_order.h.
 //   segments           {separator:int} (ids[..., s] i32) -> i32, how many ids before a place in its
 //                      row are the separator
 // attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g)); with segments i32[b,s]

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/rotary.h"
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -14,10 +15,14 @@ TypesOr InferRotary(const OpCall& call) {
   MW_TRY(call.RequireFloat(0));
   MW_TRY(call.RequireRank(0, 4));
   MW_TRY(call.RequireShardedRank(4));
-  MW_TRY(call.RealIn("base", 1, 1e30));
+  if (!call.attrs.Has("frequencies")) MW_TRY(call.RealIn("base", 1, 1e30));
   if (call.attrs.Has("zigzag")) MW_TRY(call.IntIn("zigzag", 1, 1 << 20));
   if (call.attrs.Has("inverse")) MW_TRY(call.IntIn("inverse", 0, 1));
-  if (call.operands[0].dims[3] % 2 != 0) return Fail(call.Error("the head size must be even"));
+  const int64_t head = call.operands[0].dims[3];
+  if (head % 2 != 0) return Fail(call.Error("the head size must be even"));
+  if (const auto angles = RotaryFrequencies(call.attrs, head / 2); !angles) {
+    return Fail(call.Error(angles.error().message()));
+  }
   return std::vector<TensorType>{call.operands[0]};
 }
 

@@ -40,10 +40,7 @@ class Gpt2 {
   ValueId Embed(ValueId tokens) {
     const Dims dims = b_.dims(tokens);
     const int64_t sequence = dims.size() == 2 ? dims[1] : 0;
-    if (sequence > config_.positions) {
-      b_.Fail(InvalidArgument(fmt::format("sequence {} is longer than the model's {} positions",
-                                          sequence, config_.positions)));
-    }
+    CheckSequence(b_, tokens, config_.positions);
     wte_ = b_.Param("transformer.wte.weight", {config_.vocabulary, config_.width});
     ValueId wpe = b_.Param("transformer.wpe.weight", {config_.positions, config_.width});
     if (sequence < config_.positions) wpe = b_.Slice(wpe, 0, 0, sequence);
@@ -80,7 +77,8 @@ class Gpt2 {
     const int64_t d = config_.width;
     const int64_t f = config_.inner_width();
     const ValueId up = b_.Einsum("bsd,df->bsf", x, b_.Param(name + ".c_fc.weight", {d, f}));
-    const ValueId active = b_.Gelu(b_.AddTo(up, ZeroBias(name + ".c_fc.bias", f)));
+    const ValueId active =
+        Activate(b_, b_.AddTo(up, ZeroBias(name + ".c_fc.bias", f)), config_.activation);
     const ValueId down =
         b_.Einsum("bsf,fd->bsd", active,
                   b_.Param(name + ".c_proj.weight", {f, d}, {.std_dev = ResidualStd()}));
@@ -100,38 +98,6 @@ class Gpt2 {
 
 }  // namespace
 
-Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text) {
-  MW_ASSIGN_OR_RETURN(const HfConfig json, HfConfig::Parse(json_text));
-  MW_TRY(json.Require({"vocab_size", "n_positions|n_ctx", "n_embd", "n_layer", "n_head"}));
-  MW_TRY(json.RefuseOther("scale_attn_weights", true));
-  MW_TRY(json.RefuseOther("scale_attn_by_inverse_layer_idx", false));
-  MW_TRY(json.RefuseOther("add_cross_attention", false));
-  MW_TRY(json.RefuseKey("quantization_config", kQuantizationFix));
-  Gpt2Config config;
-  config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0.1;
-  MW_TRY(json.Read("vocab_size", config.vocabulary));
-  MW_TRY(json.Read("n_ctx", config.positions));
-  MW_TRY(json.Read("n_positions", config.positions));
-  MW_TRY(json.Read("n_embd", config.width));
-  MW_TRY(json.Read("n_layer", config.layers));
-  MW_TRY(json.Read("n_head", config.heads));
-  MW_TRY(json.Read("n_inner", config.inner));
-  MW_TRY(json.Read("layer_norm_epsilon", config.epsilon));
-  MW_TRY(json.Read("embd_pdrop", config.embedding_dropout));
-  MW_TRY(json.Read("resid_pdrop", config.residual_dropout));
-  MW_TRY(json.Read("attn_pdrop", config.attention_dropout));
-  MW_TRY(json.Read("tie_word_embeddings", config.tied));
-  std::string activation = "gelu_new";
-  MW_TRY(json.Read("activation_function", activation));
-  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
-    return Fail(Unimplemented(
-        fmt::format("activation_function '{}' is not supported; known: gelu_new, gelu_pytorch_tanh",
-                    activation)));
-  }
-  MW_TRY(Validate(config));
-  return config;
-}
-
 Status Validate(const Gpt2Config& config) {
   MW_TRY(CheckPositive({{"vocab_size", config.vocabulary},
                         {"positions", config.positions},
@@ -141,11 +107,7 @@ Status Validate(const Gpt2Config& config) {
                         {"inner width", config.inner_width()}}));
   MW_TRY(CheckLayers(config.layers));
   MW_TRY(CheckSeparator(config.document_separator, config.vocabulary));
-  if (config.width % config.heads != 0) {
-    return InvalidArgument(
-        fmt::format("dim {} is not a multiple of n_heads {}; choose n_heads that divides it",
-                    config.width, config.heads));
-  }
+  MW_TRY(CheckHeads(config.width, config.heads));
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckRate("embedding dropout", config.embedding_dropout));
   MW_TRY(CheckRate("residual dropout", config.residual_dropout));

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "client/trainer.h"
+#include "models/activation.h"
 
 namespace meshwright::models {
 
@@ -29,6 +30,7 @@ struct Gpt2Config {
   double residual_dropout = 0;
   double attention_dropout = 0;  // of the probabilities
   bool tied = true;              // the head is the token embedding
+  Activation activation = Activation::kGeluTanh;
   // Token that ends a document: tokens attend to their own document only; -1: to their row.
   int64_t document_separator = -1;
   int64_t ignore_index = -100;
@@ -41,7 +43,7 @@ struct Gpt2Config {
 // layer_norm_epsilon embd_pdrop resid_pdrop attn_pdrop tie_word_embeddings activation_function.
 // The five sizes (n_ctx may stand for n_positions) are wanted; other absent keys keep Hugging
 // Face's defaults, so dropouts are 0.1. Errors: kInvalidArgument (JSON, an absent size, type or
-// value of a key), kUnimplemented for another activation, another scale of the attention, cross
+// value of a key), kUnimplemented for an unknown activation, another scale of the attention, cross
 // attention and quantised weights.
 Result<Gpt2Config> Gpt2ConfigFromHf(const std::string& json_text);
 

@@ -58,17 +58,19 @@ bool HfConfig::IsNull(const std::string& key) const {
 }
 
 Status HfConfig::Require(std::initializer_list<const char*> keys) const {
-  for (const std::string key : keys) {
-    const size_t bar = key.find('|');
-    const bool present =
-        bar == std::string::npos ? Has(key) : Has(key.substr(0, bar)) || Has(key.substr(bar + 1));
-    if (present) continue;
-    const std::string name =
-        bar == std::string::npos ? key : key.substr(0, bar) + "' or '" + key.substr(bar + 1);
-    return InvalidArgument(
-        fmt::format("config.json has no '{}', which has no default; add it", name));
-  }
+  for (const char* key : keys) MW_TRY(RequireKey(key));
   return OkStatus();
+}
+
+Status HfConfig::RequireKey(const std::string& key) const {
+  const size_t bar = key.find('|');
+  const bool present =
+      bar == std::string::npos ? Has(key) : Has(key.substr(0, bar)) || Has(key.substr(bar + 1));
+  if (present) return OkStatus();
+  const std::string name =
+      bar == std::string::npos ? key : key.substr(0, bar) + "' or '" + key.substr(bar + 1);
+  return InvalidArgument(
+      fmt::format("config.json has no '{}', which has no default; add it", name));
 }
 
 Status HfConfig::RefuseOther(const std::string& key, bool neutral) const {
@@ -127,6 +129,17 @@ Status HfConfig::Read(const std::string& key, std::vector<std::string>& value) c
   return OkStatus();
 }
 
+Status HfConfig::Read(const std::string& key, std::vector<double>& value) const {
+  const nlohmann::json* at = json_->Find(key);
+  if (at == nullptr) return OkStatus();
+  const bool numbers = at->is_array() && std::all_of(at->begin(), at->end(), [](const auto& one) {
+                         return one.is_number();
+                       });
+  if (!numbers) return WrongType(key, "a list of numbers", *at);
+  value = at->get<std::vector<double>>();
+  return OkStatus();
+}
+
 Status HfConfig::Read(const std::string& key, std::string& value) const {
   const nlohmann::json* at = json_->Find(key);
   if (at == nullptr) return OkStatus();
@@ -146,6 +159,12 @@ Status CheckSeparator(int64_t separator, int64_t vocabulary) {
   return InvalidArgument(
       fmt::format("document_separator is {}; it must be -1 (none) or a token below vocab_size {}",
                   separator, vocabulary));
+}
+
+Status CheckHeads(int64_t width, int64_t heads) {
+  if (width % heads == 0) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "dim {} is not a multiple of n_heads {}; choose n_heads that divides it", width, heads));
 }
 
 Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values) {

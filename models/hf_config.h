@@ -27,11 +27,13 @@ class HfConfig {
   Status Read(const std::string& key, bool& value) const;
   Status Read(const std::string& key, std::string& value) const;
   Status Read(const std::string& key, std::vector<std::string>& value) const;
+  Status Read(const std::string& key, std::vector<double>& value) const;
   bool Has(const std::string& key) const;     // present and not null
   bool IsNull(const std::string& key) const;  // present, and null: no default is meant
 
   // Errors: kInvalidArgument naming the first absent key. A name "a|b" wants one of two.
   Status Require(std::initializer_list<const char*> keys) const;
+  Status RequireKey(const std::string& key) const;
   // For keys that change the model in a way that is not built: absent or `neutral` is fine. Errors:
   // kUnimplemented naming key, value and the one value that works.
   Status RefuseOther(const std::string& key, bool neutral) const;
@@ -48,6 +50,8 @@ class HfConfig {
 Status CheckLayers(int64_t layers);
 // Errors: kInvalidArgument unless it is -1 (none) or a token of the vocabulary.
 Status CheckSeparator(int64_t separator, int64_t vocabulary);
+// Errors: kInvalidArgument unless `heads` divides `width`.
+Status CheckHeads(int64_t width, int64_t heads);
 // Errors: kInvalidArgument naming the first value below 1.
 Status CheckPositive(std::initializer_list<std::pair<const char*, int64_t>> values);
 // Errors: kInvalidArgument unless 0 <= rate < 1.

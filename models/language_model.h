@@ -4,9 +4,19 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <fmt/format.h>
+
 #include "client/trainer.h"
 
 namespace meshwright::models {
+
+// An error of the graph when tokens [b, s] are more than `positions`; 0: any.
+inline void CheckSequence(client::Builder& builder, ValueId tokens, int64_t positions) {
+  const client::Dims dims = builder.dims(tokens);
+  if (dims.size() != 2 || positions == 0 || dims[1] <= positions) return;
+  builder.Fail(InvalidArgument(
+      fmt::format("sequence {} is longer than the model's {} positions", dims[1], positions)));
+}
 
 template <typename Model, typename Config>
 client::TrainerFunctions LanguageModel(const Config& config) {

@@ -60,7 +60,7 @@ class Mixture {
   ValueId Logits(ValueId tokens) {
     return LlamaLogits(b_, config_.llama, tokens, [this](ValueId x, const LlamaBlock& block) {
       if (block.index < config_.dense_layers) {
-        return SwiGlu(b_, config_.llama, x, block.name + ".mlp", config_.dense_inner);
+        return GatedMlp(b_, config_.llama, x, block.name + ".mlp", config_.dense_inner);
       }
       return Experts(x, fmt::format("{}.{}", block.name, config_.names.layer));
     });
@@ -98,7 +98,7 @@ class Mixture {
 
   ValueId Shared(ValueId x, const std::string& layer) {
     const std::string name = fmt::format("{}.{}", layer, config_.names.shared);
-    const ValueId y = SwiGlu(b_, config_.llama, x, name, config_.shared_inner);
+    const ValueId y = GatedMlp(b_, config_.llama, x, name, config_.shared_inner);
     if (!config_.shared_gated) return y;
     const ValueId gate = b_.Param(name + "_gate.weight", {1, config_.llama.width});
     return b_.MulBy(y, b_.Sigmoid(b_.Einsum("bsd,ed->bse", x, gate)));

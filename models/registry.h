@@ -46,11 +46,11 @@ struct ModelSpec {
   std::optional<int64_t> inner = {};
   std::optional<int64_t> layers = {};
   std::optional<int64_t> heads = {};
-  std::optional<int64_t> kv_heads = {};   // llama only
-  std::optional<int64_t> positions = {};  // gpt2 only
-  std::optional<double> dropout = {};     // gpt2 only: embedding and residual
+  std::optional<int64_t> kv_heads = {};   // of LLaMA's line
+  std::optional<int64_t> positions = {};  // of learned ones
+  std::optional<double> dropout = {};     // embedding and residual; not of LLaMA's line
   std::optional<double> epsilon = {};
-  std::optional<double> rope_base = {};          // llama only
+  std::optional<double> rope_base = {};          // not gpt2, gptj and opt
   std::optional<int64_t> attention_window = {};  // llama and its kin
   std::optional<bool> tied = {};
   MixtureSpec mixture = {};
@@ -58,9 +58,9 @@ struct ModelSpec {
 };
 
 struct Model {
-  std::string name;
-  std::string summary;  // "gpt2: 4 layers, width 192, 6 heads, vocabulary 256, 1.86 M params"
-  client::TrainerFunctions functions;
+  std::string name = {};
+  std::string summary = {};  // "gpt2: 4 layers, width 192, 6 heads, vocabulary 256, 1.86 M params"
+  client::TrainerFunctions functions = {};
   int64_t layers = 0;
   int64_t vocabulary = 0;
   int64_t max_sequence = 0;  // 0: any
@@ -69,6 +69,9 @@ struct Model {
       {};  // what a config.json says and has no effect here, for people
   // What the model came to be made of: of a spec's sizes those that it has, all set.
   ModelSpec sizes = {};
+  // The text of a config.json that says all of it, for transformers; empty for families that no
+  // folder is read of.
+  std::string hf_config = {};
 };
 
 // Errors: kInvalidArgument naming an unknown model or flavor (and the known ones), a field that the

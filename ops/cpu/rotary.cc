@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/rotary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/vec_elementwise.h"
@@ -14,13 +15,14 @@ namespace meshwright::ops::cpu {
 namespace {
 
 // cosine[s, e/2] then sine[s, e/2] of the block's positions.
-std::vector<float> AngleTable(const KernelSpec& spec, const TokenBlock& block, int64_t positions,
-                              int64_t half) {
-  const double base = spec.attrs.Real("base", 10000.0);
+Result<std::vector<float>> AngleTable(const KernelSpec& spec, const TokenBlock& block,
+                                      int64_t positions, int64_t half) {
+  MW_ASSIGN_OR_RETURN(const std::vector<double> frequencies,
+                      ir::RotaryFrequencies(spec.attrs, half));
   const double sign = spec.attrs.Int("inverse") != 0 ? -1.0 : 1.0;
   std::vector<float> table(static_cast<size_t>(2 * positions * half));
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+    const double frequency = frequencies[static_cast<size_t>(i)];
     for (int64_t p = 0; p < positions; ++p) {
       const double angle = static_cast<double>(block.PositionOf(p)) * frequency;
       table[static_cast<size_t>(p * half + i)] = static_cast<float>(std::cos(angle));
@@ -81,7 +83,7 @@ KernelResult MakeRotary(const KernelSpec& spec) {
   if (block.global_dims[3] != dims[3]) return std::unique_ptr<Kernel>();
   const int64_t half = dims[3] / 2;
   MW_ASSIGN_OR_RETURN(const TokenBlock tokens, TokenBlock::Of(spec, block));
-  std::vector<float> table = AngleTable(spec, tokens, dims[1], half);
+  MW_ASSIGN_OR_RETURN(std::vector<float> table, AngleTable(spec, tokens, dims[1], half));
   if (spec.inputs[0].dtype == ir::DType::kBF16) {
     return MakeRotaryOf<uint16_t>(dims, std::move(table));
   }

@@ -1,8 +1,10 @@
 // rotary, segments: what depends on places in a row.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <vector>
 
+#include "ir/rotary.h"
 #include "ops/cuda/cuda.h"
 
 namespace meshwright::ops::cuda {
@@ -36,11 +38,9 @@ KernelResult MakeRotary(const Maker& maker) {
   args.sequence = type.dims[1];
   args.heads = type.dims[2];
   args.head_size = type.dims[3];
-  const double base = spec.attrs.Real("base", 10000.0);
-  for (int64_t pair = 0; pair < args.head_size / 2; ++pair) {
-    args.frequencies[pair] =
-        std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(args.head_size));
-  }
+  MW_ASSIGN_OR_RETURN(const std::vector<double> frequencies,
+                      ir::RotaryFrequencies(spec.attrs, args.head_size / 2));
+  std::copy(frequencies.begin(), frequencies.end(), args.frequencies);
   args.sign = spec.attrs.Int("inverse") != 0 ? -1.0f : 1.0f;
   args.places = PlacesOf(spec, tokens, block.global_dims[1]);
   args.type = TypeOf(type);

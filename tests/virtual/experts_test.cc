@@ -314,7 +314,7 @@ TEST(ExpertRouters, GptOssEqualsOneDevice) {
     config.llama.output_bias = true;
     config.llama.attention_sinks = true;
     config.llama.attention_window = 5;
-    config.llama.window_period = 2;
+    config.llama.windowed = {true, false};
   });
 }
 

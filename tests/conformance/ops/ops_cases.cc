@@ -226,6 +226,9 @@ void AddEmbedding(std::vector<OpCase>& cases) {
     Attrs zigzag = attrs;
     zigzag.Set("zigzag", int64_t{2});
     cases.push_back({"rotary_zigzag" + at, Op::kRotary, zigzag, {{{2, 16, 3, 10}}}, {}});
+    Attrs stretched = {{"inverse", inverse}};
+    stretched.Set("frequencies", std::vector<std::string>{"1", "0.3", "0.125", "1e-3", "0"});
+    cases.push_back({"rotary_stretched" + at, Op::kRotary, stretched, {{{2, 7, 3, 10}}}, {}});
     cases.push_back({"rotary_wide" + at, Op::kRotary, attrs, {{{2, 150, 4, 38}}}, {}});
   }
 }

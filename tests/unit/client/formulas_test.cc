@@ -164,6 +164,39 @@ TEST_F(Formulas, AttentionInPartsEqualsTheOp) {
   }
 }
 
+// What hides keys is the same in both forms; a cap far above all scores changes nothing.
+TEST_F(Formulas, AttentionInPartsKnowsWindowsAndSegments) {
+  const ValueId q = Input({2, 5, 6, 4}, 1);
+  const ValueId k = Input({2, 5, 2, 4}, 2);
+  const ValueId v = Input({2, 5, 2, 4}, 3);
+  const ValueId rows = builder_.Reshape(builder_.Iota(10), {2, 5});
+  const ValueId segments = builder_.Segments(rows, 6);  // the second row is two documents
+  for (const int64_t window : {0, 2}) {
+    for (const ValueId of : {ValueId(), segments}) {
+      AttentionOptions options;
+      options.window = window;
+      options.segments = of;
+      options.scale = 0.3;
+      const ValueId op = builder_.Attention(q, k, v, options);
+      options.score_cap = 1e6;
+      ExpectNear(Run(builder_.Attention(q, k, v, options)), Run(op), 1e-9);
+    }
+  }
+}
+
+// One query and two keys: the softmax of cap * tanh(score / cap).
+TEST_F(Formulas, AttentionCapsItsScores) {
+  const ValueId q = Input({1, 2, 1, 2}, {0, 0, 3, 0});
+  const ValueId k = Input({1, 2, 1, 2}, {2, 0, -1, 0});
+  const ValueId v = Input({1, 2, 1, 2}, {1, 0, 0, 1});
+  AttentionOptions options;
+  options.scale = 0.5;
+  options.score_cap = 2;
+  const double a = std::exp(2 * std::tanh(1.5));
+  const double b = std::exp(2 * std::tanh(-0.75));
+  ExpectNear(Run(builder_.Attention(q, k, v, options)), {1, 0, a / (a + b), b / (a + b)});
+}
+
 // The softmax over two keys whose scores are the biases.
 TEST_F(Formulas, AttentionAcrossLengthsAddsItsBias) {
   const ValueId q = builder_.Fill({1, 3, 2, 4}, 0);

@@ -163,7 +163,7 @@ MixtureConfig FamilyConfig(const std::string& family) {
     config.llama.output_bias = true;
     config.llama.attention_sinks = true;
     config.llama.attention_window = 3;
-    config.llama.window_period = 2;
+    config.llama.windowed = {true, false};
     config.experts.router = client::SoftmaxOfTop{.bias = true};
     config.expert_bias = true;
     config.glu_limit = 0.5;

@@ -189,7 +189,7 @@ TEST(Gpt2, BadHuggingFaceConfigsNameTheKey) {
       std::string::npos);
   EXPECT_NE(message(Gpt2Json(R"(,"n_embd":100)")).find("not a multiple of n_heads"),
             std::string::npos);
-  EXPECT_NE(message(Gpt2Json(R"(,"activation_function":"relu")")).find("'relu'"),
+  EXPECT_NE(message(Gpt2Json(R"(,"activation_function":"mish")")).find("'mish'"),
             std::string::npos);
   EXPECT_NE(message(Gpt2Json(R"(,"n_layer":0)")).find("n_layers is 0"), std::string::npos);
   EXPECT_NE(message(Gpt2Json(R"(,"layer_norm_epsilon":-1)")).find("norm_eps is -1"),
@@ -276,9 +276,9 @@ TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
   ASSERT_TRUE(older) << older.error();
   EXPECT_EQ(older->rope_base, 55) << "transformers 5 reads it before the one at the top";
   for (const char* extra :
-       {R"("rope_scaling":{"rope_type":"llama3","factor":8})", R"("rope_scaling":{"factor":8})",
+       {R"("rope_scaling":{"rope_type":"spiral","factor":8})", R"("rope_scaling":{"factor":8})",
         R"("quantization_config":{"bits":4})", R"("pretraining_tp":2)",
-        R"("partial_rotary_factor":0.5)", R"("attention_bias":true)"}) {
+        R"("partial_rotary_factor":0.5)", R"("hidden_act":"mish")"}) {
     const auto refused = LlamaConfigFromHf(fmt::format("{{{},{}}}", sizes, extra));
     ASSERT_FALSE(refused) << extra;
     EXPECT_EQ(refused.error().code(), StatusCode::kUnimplemented) << refused.error();
@@ -286,16 +286,42 @@ TEST(Llama, ReadsOldAndNewHuggingFaceConfigs) {
   EXPECT_TRUE(LlamaConfigFromHf(fmt::format(R"({{{},"pretraining_tp":1}})", sizes)));
 }
 
+TEST(Llama, WaysToStretchPositionsNameWhatTheyMiss) {
+  const auto message = [](const std::string& rope) {
+    const auto config = LlamaConfigFromHf(
+        R"({"vocab_size":40,"hidden_size":24,"intermediate_size":56,"num_hidden_layers":3,)"
+        R"("num_attention_heads":4,"max_position_embeddings":64,"rope_parameters":{)" +
+        rope + "}}");
+    return config ? "no error" : config.error().message();
+  };
+  EXPECT_EQ(message(R"("rope_type":"linear","factor":4)"), "no error");
+  EXPECT_NE(message(R"("rope_type":"linear")").find("no 'rope_parameters.factor'"),
+            std::string::npos);
+  EXPECT_NE(message(R"("rope_type":"llama3","factor":4)").find("low_freq_factor"),
+            std::string::npos);
+  EXPECT_NE(
+      message(R"("rope_type":"longrope","factor":4,"long_factor":[1,2,3])").find("short_factor"),
+      std::string::npos);
+  EXPECT_NE(message(R"("rope_type":"longrope","short_factor":[1,1,1],"long_factor":[1,2])")
+                .find("long_factor has 2 numbers for 3 pairs"),
+            std::string::npos);
+  EXPECT_NE(message(R"("rope_type":"yarn","factor":"big")").find("must be a number"),
+            std::string::npos);
+}
+
 // What transformers 5 makes of each: the layers with a window, and its tokens.
 TEST(Llama, MistralsAndQwen2sWindowsComeFromTheirFolder) {
   const std::string sizes =
       R"("hidden_size":16,"intermediate_size":32,"num_attention_heads":4,"num_hidden_layers":4,)"
       R"("num_key_value_heads":2,"vocab_size":50)";
+  int64_t layers_with_window = 0;
   const auto window = [&](const char* type, const std::string& more) -> Result<int64_t> {
     MW_ASSIGN_OR_RETURN(const LlamaConfig config,
                         LlamaConfigFromHf(fmt::format(R"({{"model_type":"{}",{}{}{}}})", type,
                                                       sizes, more.empty() ? "" : ",", more)));
     EXPECT_EQ(config.attention_bias, std::string(type) == "qwen2");
+    layers_with_window = 0;
+    for (int64_t i = 0; i < config.layers; ++i) layers_with_window += config.has_window(i) ? 1 : 0;
     return config.attention_window;
   };
   EXPECT_EQ(window("mistral", R"("sliding_window":12)").value_or(-1), 12);
@@ -309,12 +335,8 @@ TEST(Llama, MistralsAndQwen2sWindowsComeFromTheirFolder) {
   EXPECT_EQ(window("qwen2", used + R"(,"max_window_layers":0)").value_or(-1), 12);
   EXPECT_EQ(window("qwen2", R"("use_sliding_window":true,"max_window_layers":0)").value_or(-1),
             4096);
-  const auto some = window("qwen2", used + R"(,"max_window_layers":1)");
-  ASSERT_FALSE(some);
-  EXPECT_EQ(some.error().code(), StatusCode::kUnimplemented);
-  EXPECT_NE(some.error().message().find("3 of 4 layers, from layer 1 on, have a window of 12"),
-            std::string::npos)
-      << some.error();
+  EXPECT_EQ(window("qwen2", used + R"(,"max_window_layers":1)").value_or(-1), 12);
+  EXPECT_EQ(layers_with_window, 3);
   const auto types = [](const char* a, const char* b) {
     return fmt::format(R"(,"layer_types":["{0}_attention","{1}_attention","{1}_attention",)"
                        R"("{1}_attention"])",
@@ -322,7 +344,14 @@ TEST(Llama, MistralsAndQwen2sWindowsComeFromTheirFolder) {
   };
   EXPECT_EQ(window("qwen2", used + types("sliding", "sliding")).value_or(-1), 12);
   EXPECT_EQ(window("qwen2", used + types("full", "full")).value_or(-1), 0);
-  EXPECT_FALSE(window("qwen2", used + types("full", "sliding")));
+  EXPECT_EQ(window("qwen2", used + types("sliding", "full")).value_or(-1), 12);
+  EXPECT_EQ(layers_with_window, 1);
+  const auto strange = window("qwen2", used + types("full", "chunked"));
+  ASSERT_FALSE(strange);
+  EXPECT_NE(strange.error().message().find("'chunked_attention' is not supported"),
+            std::string::npos)
+      << strange.error();
+  EXPECT_FALSE(window("qwen2", used + R"(,"layer_types":["full_attention"])")) << "of four layers";
   for (const char* wrong : {R"("sliding_window":0)", R"("sliding_window":"all")"}) {
     EXPECT_FALSE(window("mistral", wrong)) << wrong;
   }
@@ -373,6 +402,26 @@ TEST_P(EveryModel, DifferentiatesUpdatesAndVerifiesInBothFloatTypes) {
     const Status status = ir::VerifyGraph(*step);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(step->Output("loss").valid());
+  }
+}
+
+TEST_P(EveryModel, HoldsAsManyParametersAsItSays) {
+  const auto model = MakeModel({.name = GetParam()});
+  ASSERT_TRUE(model) << model.error();
+  EXPECT_EQ(CountParams(Loss(model->functions)), model->param_count);
+}
+
+// The config.json that a model writes is that of the same model.
+TEST_P(EveryModel, ReadsTheConfigThatItWrites) {
+  for (const std::string& flavor : Flavors(GetParam())) {
+    const auto model = MakeModel({.name = GetParam(), .flavor = flavor});
+    ASSERT_TRUE(model) << model.error();
+    if (model->hf_config.empty()) continue;
+    const auto again = MakeModel({.hf_config = model->hf_config});
+    ASSERT_TRUE(again) << again.error();
+    EXPECT_EQ(again->name, model->name);
+    EXPECT_EQ(again->summary, model->summary);
+    EXPECT_EQ(again->hf_config, model->hf_config);
   }
 }
 

@@ -6,11 +6,14 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
+#include "formats/float8.h"
 #include "ir/builder.h"
 
 namespace meshwright::formats {
@@ -298,6 +301,67 @@ TEST_F(SafetensorsTest, LinearWeightIsExportedTransposed) {
   std::vector<float> stored(12);
   std::memcpy(stored.data(), (*file)->data((*file)->entries()[0]).data(), 48);
   EXPECT_EQ(stored, (std::vector<float>{0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11}));
+}
+
+// Phi-3's queries, keys and values: three params, one tensor of the file.
+TEST_F(SafetensorsTest, ParamsShareATensorByRuns) {
+  const auto part = [](const char* name, int64_t first, int64_t rows) {
+    return Param({{"name", std::string(name)},
+                  {"export_name", "qkv"},
+                  {"export_perm", std::vector<int64_t>{1, 0}},
+                  {"export_row", first},
+                  {"export_rows", rows}});
+  };
+  const ir::TensorType wide{ir::DType::kF32, {2, 3}};
+  const ir::TensorType narrow{ir::DType::kF32, {2, 1}};
+  const ir::Node q = part("q", 0, 5);
+  const ir::Node k = part("k", 3, 5);
+  const ir::Node v = part("v", 4, 5);
+  const auto tensors =
+      TensorsOf({*ExportLayoutOf(q, wide), *ExportLayoutOf(k, narrow), *ExportLayoutOf(v, narrow)});
+  ASSERT_TRUE(tensors) << tensors.error();
+  ASSERT_EQ(tensors->size(), 1u);
+  EXPECT_EQ((*tensors)[0].type.ToString(), "f32[5,2]");
+  auto writer = SafetensorsWriter::Create(Path("s"), *tensors);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(WriteLogicalTile(**writer, q, wide, {}, Bytes(Ramp(6))).ok());
+  ASSERT_TRUE(WriteLogicalTile(**writer, v, narrow, {}, Bytes({8, 9})).ok());
+  EXPECT_EQ((*writer)->Finish().code(), StatusCode::kFailedPrecondition) << "k is not written";
+  ASSERT_TRUE(WriteLogicalTile(**writer, k, narrow, {}, Bytes({6, 7})).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto file = SafetensorsFile::Open(Path("s"));
+  ASSERT_TRUE(file);
+  std::vector<float> stored(10);
+  std::memcpy(stored.data(), (*file)->data((*file)->entries()[0]).data(), 40);
+  EXPECT_EQ(stored, (std::vector<float>{0, 3, 1, 4, 2, 5, 6, 7, 8, 9}));
+  const auto read = ReadLogicalTile(**file, v, narrow, {});
+  ASSERT_TRUE(read) << read.error();
+  std::vector<float> values(2);
+  std::memcpy(values.data(), read->data(), 8);
+  EXPECT_EQ(values, (std::vector<float>{8, 9}));
+  const auto beyond = ExportLayoutOf(part("w", 5, 5), narrow);
+  ASSERT_FALSE(beyond);
+  EXPECT_NE(beyond.error().message().find("no run of 5 rows from 5 on"), std::string::npos);
+  const auto twice = TensorsOf({*ExportLayoutOf(q, wide), *ExportLayoutOf(part("x", 0, 3), wide)});
+  EXPECT_FALSE(twice) << "of 5 rows, and of 3";
+}
+
+TEST_F(SafetensorsTest, FloatsOfOneByteHaveTheirValues) {
+  const Float8Reader small = FindFloat8("F8_E4M3");
+  const Float8Reader large = FindFloat8("F8_E5M2");
+  ASSERT_NE(small, nullptr);
+  ASSERT_NE(large, nullptr);
+  EXPECT_EQ(FindFloat8("F8_E8M0"), nullptr);
+  EXPECT_EQ(small(0x38), 1);
+  EXPECT_EQ(small(0xC4), -3);
+  EXPECT_EQ(small(0x01), std::ldexp(1, -9));
+  EXPECT_EQ(small(0x7E), 448);
+  EXPECT_TRUE(std::isnan(small(0xFF)));
+  EXPECT_EQ(large(0x3C), 1);
+  EXPECT_EQ(large(0xC2), -3);
+  EXPECT_EQ(large(0x7B), 57344);
+  EXPECT_EQ(large(0xFC), -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(large(0x7F)));
 }
 
 TEST_F(SafetensorsTest, TilesOfAnyGridRoundTripThroughTheExportedLayout) {

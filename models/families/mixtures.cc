@@ -1,4 +1,5 @@
-#include "models/mixture_spec.h"
+// Mixtures of experts by name: the families with their sizes, and what a user says of them.
+#include "models/mixture.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +8,9 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "models/families/families.h"
+#include "models/families/llama_line.h"
 
 namespace meshwright::models {
 namespace {
@@ -25,10 +29,10 @@ const MixtureNames kDeepSeekNames = {.layer = "mlp",
                                      .down = "down_proj",
                                      .shared = "shared_experts"};
 
-constexpr LlamaConfig kDebug = {
+const LlamaConfig kDebug = {
     .vocabulary = 256, .width = 64, .inner = 96, .layers = 2, .heads = 4, .kv_heads = 2};
 
-MixtureFlavors Mixtral() {
+std::map<std::string, MixtureConfig> Mixtral() {
   return {{"debug", {.llama = kDebug, .experts = {.experts = 4, .chosen = 2}}},
           {"8x7B",
            {.llama = {.vocabulary = 32000,
@@ -51,7 +55,7 @@ MixtureFlavors Mixtral() {
 }
 
 // Biases of q, k and v; an MLP for all tokens behind a gate; weights as the softmax has them.
-MixtureFlavors Qwen2Moe() {
+std::map<std::string, MixtureConfig> Qwen2Moe() {
   MixtureConfig debug = {
       .llama = kDebug,
       .experts = {.experts = 8, .chosen = 2, .router = TopOfSoftmax{.normalised = false}},
@@ -76,7 +80,7 @@ MixtureFlavors Qwen2Moe() {
 }
 
 // Norms of q and k by head; no shared expert.
-MixtureFlavors Qwen3Moe() {
+std::map<std::string, MixtureConfig> Qwen3Moe() {
   MixtureConfig debug = {
       .llama = kDebug, .experts = {.experts = 8, .chosen = 2}, .names = kQwenNames};
   debug.llama.inner = 48;
@@ -98,7 +102,7 @@ MixtureFlavors Qwen3Moe() {
 }
 
 // Norms of q and k over all heads; weights as the softmax has them.
-MixtureFlavors Olmoe() {
+std::map<std::string, MixtureConfig> Olmoe() {
   MixtureConfig debug = {
       .llama = kDebug,
       .experts = {.experts = 8, .chosen = 2, .router = TopOfSoftmax{.normalised = false}},
@@ -119,7 +123,7 @@ MixtureFlavors Olmoe() {
 
 // The first layer has an MLP; shared experts without a gate. "debug" chooses as DeepSeek-V3 does,
 // "16B" is the published DeepSeekMoE.
-MixtureFlavors DeepSeekMoe() {
+std::map<std::string, MixtureConfig> DeepSeekMoe() {
   MixtureConfig debug = {
       .llama = kDebug,
       .experts = {.experts = 8,
@@ -145,7 +149,7 @@ MixtureFlavors DeepSeekMoe() {
 
 // DeepSeekMoE's debug with latent attention; "671B" is the published model without the layer that
 // predicts a second token.
-MixtureFlavors DeepSeekV3() {
+std::map<std::string, MixtureConfig> DeepSeekV3() {
   MixtureConfig debug = DeepSeekMoe().at("debug");
   debug.llama.kv_heads = 0;
   debug.llama.latent = {.query_rank = 32, .rank = 16, .plain = 16, .turned = 8, .value = 16};
@@ -169,7 +173,7 @@ MixtureFlavors DeepSeekV3() {
 
 // Biases everywhere, sinks of attention, a window in every second layer; experts with clamped
 // gates.
-MixtureFlavors GptOss() {
+std::map<std::string, MixtureConfig> GptOss() {
   MixtureConfig debug = {
       .llama = kDebug,
       .experts = {.experts = 8, .chosen = 2, .router = SoftmaxOfTop{.bias = true}},
@@ -181,7 +185,7 @@ MixtureFlavors GptOss() {
   debug.llama.output_bias = true;
   debug.llama.attention_sinks = true;
   debug.llama.attention_window = 32;
-  debug.llama.window_period = 2;
+  debug.llama.windowed = {true, false};
   MixtureConfig large = debug;
   large.llama = {.vocabulary = 201088,
                  .width = 2880,
@@ -195,7 +199,7 @@ MixtureFlavors GptOss() {
                  .output_bias = true,
                  .attention_sinks = true,
                  .attention_window = 128,
-                 .window_period = 2};
+                 .windowed = {true, false}};
   large.experts.experts = 32;
   large.experts.chosen = 4;
   MixtureConfig larger = large;
@@ -255,27 +259,6 @@ Status OverrideRouter(const MixtureSpec& spec, client::Router& router) {
   return OkStatus();
 }
 
-}  // namespace
-
-const std::map<std::string, MixtureFlavors>& MixtureFamilies() {
-  static const std::map<std::string, MixtureFlavors> families = {
-      {"mixtral", Mixtral()}, {"qwen2-moe", Qwen2Moe()},       {"qwen3-moe", Qwen3Moe()},
-      {"olmoe", Olmoe()},     {"deepseek-moe", DeepSeekMoe()}, {"deepseek-v3", DeepSeekV3()},
-      {"gpt-oss", GptOss()}};
-  return families;
-}
-
-const MixtureFlavors* FindMixtureFamily(const std::string& name) {
-  const auto it = MixtureFamilies().find(name);
-  return it == MixtureFamilies().end() ? nullptr : &it->second;
-}
-
-std::vector<std::string> RouterNames() {
-  std::vector<std::string> names;
-  for (const auto& [name, router] : Routers()) names.emplace_back(name);
-  return names;
-}
-
 Status OverrideMixture(const MixtureSpec& spec, MixtureConfig& config) {
   Override(config.experts.experts, spec.experts);
   Override(config.experts.chosen, spec.experts_per_token);
@@ -292,32 +275,62 @@ Status OverrideMixture(const MixtureSpec& spec, MixtureConfig& config) {
   return OkStatus();
 }
 
-Status RefuseField(const std::string& model, const char* field, bool set) {
-  if (!set) return OkStatus();
-  return InvalidArgument(fmt::format("model '{}' has no {}; remove it", model, field));
+}  // namespace
+
+Status ApplySpec(const std::string& family, const ModelSpec& spec, MixtureConfig& config) {
+  ModelSpec dense = spec;
+  dense.mixture = {};
+  MW_TRY(ApplySpec(family, dense, config.llama));
+  return OverrideMixture(spec.mixture, config);
 }
 
-Status RefuseExperts(const std::string& model, const MixtureSpec& spec) {
-  for (const auto& [field, set] :
-       {std::pair("n_experts", spec.experts.has_value()),
-        std::pair("experts_per_token", spec.experts_per_token.has_value()),
-        std::pair("router", spec.router != kOfFamily),
-        std::pair("normalise_weights", spec.normalised.has_value()),
-        std::pair("expert_groups", spec.groups.has_value()),
-        std::pair("expert_groups_per_token", spec.groups_per_token.has_value()),
-        std::pair("routed_scale", spec.scale.has_value()),
-        std::pair("router_bias_rate", spec.bias_rate.has_value()),
-        std::pair("capacity_factor", spec.capacity_factor.has_value()),
-        std::pair("expert_slots_factor", spec.slots_factor.has_value()),
-        std::pair("shared_ffn_dim", spec.shared_inner.has_value()),
-        std::pair("first_dense_layers", spec.dense_layers.has_value()),
-        std::pair("dense_ffn_dim", spec.dense_inner.has_value()),
-        std::pair("balance_loss", spec.balance_loss.has_value()),
-        std::pair("balance_form", spec.balance_form != kOfFamily),
-        std::pair("z_loss", spec.z_loss.has_value())}) {
-    MW_TRY(RefuseField(model, field, set));
+Model ModelOf(const std::string& family, const MixtureConfig& config) {
+  Model model;
+  model.name = family;
+  model.functions = MakeMixture(config);
+  model.layers = config.llama.layers;
+  model.vocabulary = config.llama.vocabulary;
+  model.max_sequence = config.llama.positions;
+  model.param_count = ParamCount(config);
+  model.summary =
+      SummaryOf(model, fmt::format("width {}, {} heads, {} of {} experts ({:.2f} M params a token)",
+                                   config.llama.width, config.llama.heads, config.experts.chosen,
+                                   config.experts.experts,
+                                   static_cast<double>(ActiveParamCount(config)) / 1e6));
+  model.sizes = SizesOf(config.llama);
+  model.sizes.mixture.experts = config.experts.experts;
+  model.sizes.mixture.experts_per_token = config.experts.chosen;
+  if (const auto* sigmoid = std::get_if<TopOfSigmoid>(&config.experts.router)) {
+    model.sizes.mixture.groups = sigmoid->groups;
+    model.sizes.mixture.groups_per_token = sigmoid->chosen_groups;
   }
-  return OkStatus();
+  if (config.shared_inner > 0) model.sizes.mixture.shared_inner = config.shared_inner;
+  if (config.dense_layers > 0) {
+    model.sizes.mixture.dense_layers = config.dense_layers;
+    model.sizes.mixture.dense_inner = config.dense_inner;
+  }
+  return model;
+}
+
+std::vector<Family> MixtureFamilies() {
+  const FamilyRow<MixtureConfig> rows[] = {
+      {.name = "deepseek-moe", .flavors = DeepSeekMoe},
+      {.name = "deepseek-v3", .flavors = DeepSeekV3},
+      {.name = "gpt-oss", .flavors = GptOss},
+      {.name = "mixtral", .flavors = Mixtral},
+      {.name = "olmoe", .flavors = Olmoe},
+      {.name = "qwen2-moe", .flavors = Qwen2Moe},
+      {.name = "qwen3-moe", .flavors = Qwen3Moe},
+  };
+  std::vector<Family> families;
+  for (const FamilyRow<MixtureConfig>& row : rows) families.push_back(MakeFamily(row));
+  return families;
+}
+
+std::vector<std::string> RouterNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, router] : Routers()) names.emplace_back(name);
+  return names;
 }
 
 }  // namespace meshwright::models

@@ -1,0 +1,92 @@
+#include "cli/model_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "config/job_config.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr char kWeightsAlone[] = "name a file NAME.safetensors to have the weights alone";
+// What the tokenizers and the generation of transformers read.
+constexpr const char* kFilesOfFolder[] = {"generation_config.json",
+                                          "tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "tokenizer.model",
+                                          "special_tokens_map.json",
+                                          "added_tokens.json",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "vocab.txt",
+                                          "spiece.model",
+                                          "chat_template.jinja"};
+
+Result<config::JobConfig> ConfigOf(const ir::JobRequest& job) {
+  if (job.config_text.empty()) {
+    return Fail(FailedPrecondition(fmt::format(
+        "job '{}' has no job file that says what its model is; {}", job.name, kWeightsAlone)));
+  }
+  config::ConfigSource source;
+  source.text = job.config_text;
+  source.file = "the job's file";
+  source.environment_names = {};
+  return config::ParseJobConfig(source);
+}
+
+const char* TorchName(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kF64:
+      return "float64";
+    case ir::DType::kBF16:
+      return "bfloat16";
+    case ir::DType::kF16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
+Status CopyInto(const std::string& from, const std::string& folder, const std::string& name) {
+  if (!FileExists(from)) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(from));
+  return WriteFileAtomic(folder + "/" + name, bytes);
+}
+
+}  // namespace
+
+Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::string& folder) {
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config, ConfigOf(job));
+  const auto prepared = config::PrepareJob(config);
+  if (!prepared) {
+    return Status(prepared.error().code(),
+                  fmt::format("{}; {}", prepared.error().message(), kWeightsAlone));
+  }
+  const models::Model& model = prepared->model;
+  if (model.hf_config.empty()) {
+    return Unimplemented(
+        fmt::format("no config.json is written of model '{}'; {}", model.name, kWeightsAlone));
+  }
+  auto json = nlohmann::ordered_json::parse(model.hf_config, nullptr, /*allow_exceptions=*/false);
+  // The older name of the key is read by all versions of transformers.
+  json.erase("dtype");
+  json["torch_dtype"] = TorchName(dtype);
+  MW_TRY(WriteFileAtomic(folder + "/config.json", json.dump(2) + "\n"));
+  MW_TRY(WriteFileAtomic(folder + "/generation_config.json", "{\"_from_model_config\": true}\n"));
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(config.hf_path, error);
+  const std::filesystem::path path(config.hf_path);
+  const std::string source = is_file ? path.parent_path().string() : config.hf_path;
+  if (!source.empty()) {
+    for (const char* name : kFilesOfFolder) MW_TRY(CopyInto(source + "/" + name, folder, name));
+  }
+  // A tokenizer of the job's own counts more than the folder's.
+  const std::filesystem::path tokenizer(config.tokenizer);
+  if (tokenizer.filename() != "tokenizer.json") return OkStatus();
+  return CopyInto(tokenizer.string(), folder, "tokenizer.json");
+}
+
+}  // namespace meshwright::cli

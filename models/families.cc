@@ -1,0 +1,20 @@
+// The table of families: a new one is a file in models/families/ and a row here.
+#include "models/families/families.h"
+#include "models/families/llama_line.h"
+
+namespace meshwright::models {
+
+const std::vector<Family>& Families() {
+  static const std::vector<Family> families = [] {
+    std::vector<Family> rows = {Gpt2Family()};
+    for (FamilyRow<LlamaConfig>& row : LlamaLine()) rows.push_back(MakeFamily(std::move(row)));
+    for (Family& row : MixtureFamilies()) rows.push_back(std::move(row));
+    for (Family& row : std::vector<Family>{GptNeoxFamily(), GptjFamily(), OptFamily()}) {
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  }();
+  return families;
+}
+
+}  // namespace meshwright::models

@@ -1,0 +1,78 @@
+// What families say to each other on the axis tensor: one all-reduce behind attention and one
+// behind the MLP, or one for both where they stand side by side, and as many backward.
+#include <gtest/gtest.h>
+
+#include "client/trainer.h"
+#include "models/registry.h"
+#include "tests/virtual/virtual_cluster.h"
+
+namespace meshwright::testing {
+namespace {
+
+using collective::Counters;
+using collective::Kind;
+
+constexpr int64_t kFamilyVocabulary = 61;  // prime: embedding and head are whole on every device
+constexpr int64_t kFamilyRows = 4;
+constexpr int64_t kFamilyTokens = 8;
+constexpr int64_t kFamilyWidth = 64;
+
+struct FamilyTraffic {
+  const char* name;
+  int64_t blocks;  // of a layer: reductions in each direction
+  int64_t rows;    // of a layer: sums of squares over heads that devices share, one a token
+};
+
+class FamiliesOnTensor : public ::testing::TestWithParam<FamilyTraffic> {};
+
+TEST_P(FamiliesOnTensor, ReduceOncePerBlockAndDirection) {
+  models::ModelSpec spec;
+  spec.name = GetParam().name;
+  spec.vocabulary = kFamilyVocabulary;
+  spec.layers = 2;
+  const auto model = models::MakeModel(spec);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  ir::TrainSpec train;
+  train.global_batch = kFamilyRows;
+  train.sequence = kFamilyTokens;
+  auto job = client::JobBuilder("family").Train(train).Build(model->functions);
+  ASSERT_TRUE(job.has_value()) << job.error();
+  job->parallel.data = 1;
+  job->parallel.tensor = 2;
+  job->parallel.pipeline = 1;
+  job->parallel.microbatches = 1;
+  job->parallel.bucket_bytes = int64_t{1} << 30;
+  SyntheticTokens tokens(kFamilyVocabulary);
+  const auto cluster = VirtualCluster::Start(*job, 2, &tokens);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const Counters before = (*cluster)->Traffic()[{"tensor", Kind::kAllReduce}];
+  ASSERT_TRUE((*cluster)->Train(0, 1).has_value());
+  const auto traffic = (*cluster)->Traffic();
+  const Counters after = traffic.at({"tensor", Kind::kAllReduce});
+  const int64_t activation = kFamilyRows * kFamilyTokens * kFamilyWidth * 4;
+  const int64_t blocks = 2 * GetParam().blocks * model->layers;
+  const int64_t calls = after.calls - before.calls;
+  const int64_t bytes = after.bytes - before.bytes;
+  // Beside them: the squares of the split gradients, and gradients of weights that all heads share.
+  EXPECT_EQ(calls / 2, blocks + GetParam().rows * model->layers + 1);
+  EXPECT_GE(bytes, 2 * blocks * activation);
+  EXPECT_LT(bytes, 2 * (blocks * activation + activation));
+  EXPECT_FALSE(traffic.contains({"tensor", Kind::kAllGather}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FamiliesOnTensor,
+    ::testing::Values(FamilyTraffic{"gpt2", 2, 0}, FamilyTraffic{"llama", 2, 0},
+                      FamilyTraffic{"mistral", 2, 0}, FamilyTraffic{"qwen2", 2, 0},
+                      FamilyTraffic{"qwen3", 2, 0}, FamilyTraffic{"phi3", 2, 0},
+                      FamilyTraffic{"gemma2", 2, 0}, FamilyTraffic{"gemma3", 2, 0},
+                      FamilyTraffic{"olmo2", 2, 0}, FamilyTraffic{"gpt-neox", 1, 0},
+                      FamilyTraffic{"gptj", 1, 0}, FamilyTraffic{"opt", 2, 0}),
+    [](const auto& row) {
+      std::string name = row.param.name;
+      for (char& letter : name) letter = letter == '-' ? '_' : letter;
+      return name;
+    });
+
+}  // namespace
+}  // namespace meshwright::testing

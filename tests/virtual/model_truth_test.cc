@@ -1,0 +1,296 @@
+// Families against transformers on PyTorch: logits, losses of 20 steps of AdamW and the weights
+// behind them, as tools/hf_check/check_models.py wrote them. Weights and tokens are made by formula
+// here and there; the weights go the way of a user's, through a file with Hugging Face's names.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "client/trainer.h"
+#include "formats/safetensors.h"
+#include "models/registry.h"
+#include "ops/kernel.h"
+#include "tests/virtual/virtual_cluster.h"
+#include "worker/weights.h"
+
+namespace meshwright::testing {
+namespace {
+
+using ir::DType;
+
+constexpr int64_t kTruthRows = 2;
+constexpr int64_t kTruthTokens = 8;
+constexpr int64_t kTruthSteps = 20;
+constexpr int64_t kTruthBatch = 4;
+constexpr int64_t kTruthVocabulary = 32;
+
+// In [-1, 1): a hash of the name and the place.
+double TruthNumber(const std::string& salted, int64_t place) {
+  uint64_t x = 14695981039346656037ULL;
+  for (const char letter : salted) {
+    x = (x ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+  }
+  x += static_cast<uint64_t>(place) * 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  x ^= x >> 31;
+  return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 52) - 1;
+}
+
+double TruthWeight(const std::string& salt, const std::string& name, bool vector, int64_t place) {
+  const double x = TruthNumber(salt + name, place);
+  if (name.ends_with(".bias")) return 0.1 * x;
+  return vector ? 0.7 + 0.2 * x : 0.3 * x;
+}
+
+int32_t TruthToken(int64_t row, int64_t place) {
+  return static_cast<int32_t>((row * 31 + place * place * 7 + place * (3 + row) + 5) %
+                              kTruthVocabulary);
+}
+
+class TruthTokens final : public ops::TokenSource {
+ public:
+  Status ReadSample(const std::string&, int64_t sample, std::span<int32_t> row) override {
+    for (size_t i = 0; i < row.size(); ++i) row[i] = TruthToken(sample, static_cast<int64_t>(i));
+    return OkStatus();
+  }
+};
+
+struct TruthCase {
+  std::string config;
+  std::string salt;  // in front of names
+  std::vector<double> logits;
+  std::vector<double> losses;
+  std::map<std::string, double> weights;  // by exported tensor
+};
+
+// The golden files, or those that `tools/hf-check models` has just made.
+std::string TruthFolder() {
+  const char* const fresh = std::getenv("MESHWRIGHT_MODEL_TRUTH");
+  return fresh != nullptr ? fresh
+                          : std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/virtual/model_truth";
+}
+
+std::vector<std::string> TruthNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(TruthFolder())) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TruthCase ReadTruth(const std::string& name) {
+  const auto text = ReadFile(TruthFolder() + "/" + name + ".json");
+  MW_CHECK(text.has_value()) << text.error();
+  const nlohmann::json json = nlohmann::json::parse(*text);
+  return {json["config"].dump(), json["salt"].get<std::string>(),
+          json["logits"].get<std::vector<double>>(), json["losses"].get<std::vector<double>>(),
+          json["weights"].get<std::map<std::string, double>>()};
+}
+
+std::vector<formats::ExportLayout> LayoutsOf(const ir::Graph& graph) {
+  std::vector<formats::ExportLayout> layouts;
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = graph.node(id);
+    const auto layout = formats::ExportLayoutOf(param, graph.type(param.outputs[0]));
+    MW_CHECK(layout.has_value()) << layout.error();
+    layouts.push_back(*layout);
+  }
+  return layouts;
+}
+
+// A file as a user has it, in f64.
+Result<std::shared_ptr<const formats::SafetensorsFile>> WriteTruthWeights(const ir::Graph& graph,
+                                                                          const std::string& salt,
+                                                                          const std::string& path) {
+  std::vector<formats::ExportLayout> layouts = LayoutsOf(graph);
+  for (formats::ExportLayout& layout : layouts) layout.type.dtype = DType::kF64;
+  MW_ASSIGN_OR_RETURN(const auto tensors, formats::TensorsOf(layouts));
+  MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, tensors));
+  for (const formats::TensorSpec& tensor : tensors) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < tensor.type.elements(); ++i) {
+      values.push_back(TruthWeight(salt, tensor.name, tensor.type.rank() == 1, i));
+    }
+    MW_TRY(writer->Write(tensor.name, 0, std::as_bytes(std::span(values))));
+  }
+  MW_TRY(writer->Finish());
+  return formats::SafetensorsFile::Open(path);
+}
+
+struct TruthModel {
+  TruthCase truth;
+  models::Model model;
+  ir::Graph graph;  // the loss, in f64
+  std::shared_ptr<const formats::SafetensorsFile> file;
+};
+
+Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
+  TruthModel loaded{ReadTruth(name), {}, {}, {}};
+  models::ModelSpec spec;
+  spec.hf_config = loaded.truth.config;
+  MW_ASSIGN_OR_RETURN(loaded.model, models::MakeModel(spec));
+  MW_ASSIGN_OR_RETURN(loaded.graph,
+                      client::BuildLossGraph("truth", {kTruthBatch, kTruthTokens, DType::kF64},
+                                             loaded.model.functions));
+  MW_ASSIGN_OR_RETURN(loaded.file, WriteTruthWeights(loaded.graph, loaded.truth.salt,
+                                                     folder.File("w.safetensors")));
+  return loaded;
+}
+
+Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
+  client::Builder builder("logits", dtype);
+  client::Batch batch;
+  batch["tokens"] = builder.AddOne(ir::Op::kInput, {}, {{"name", std::string("tokens")}},
+                                   {{DType::kI32, {kTruthRows, kTruthTokens}}});
+  builder.SetOutput("logits", model.model.functions.predict(builder, batch));
+  MW_ASSIGN_OR_RETURN(const ir::Graph graph, builder.Finish());
+  const auto bind = [&](const ir::Node& node) -> Result<ops::HostTensor> {
+    const ir::TensorType& type = graph.type(node.outputs[0]);
+    ops::HostTensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+    if (node.op == ir::Op::kParam) {
+      MW_ASSIGN_OR_RETURN(tensor.data, formats::ReadLogicalTile(*model.file, node, type, {}));
+      return tensor;
+    }
+    for (int64_t i = 0; i < type.elements(); ++i) {
+      const int32_t token = TruthToken(i / type.dims[1], i % type.dims[1]);
+      std::memcpy(tensor.data.data() + static_cast<size_t>(i) * sizeof(token), &token,
+                  sizeof(token));
+    }
+    return tensor;
+  };
+  MW_ASSIGN_OR_RETURN(const auto outputs, ops::Evaluate(ops::Backend::kCpu, graph, bind, {}));
+  std::vector<double> logits;
+  for (int64_t i = 0; i < outputs[0].type.elements(); ++i) {
+    const std::byte* at = outputs[0].data.data() + i * ir::DTypeBytes(dtype);
+    double value = 0;
+    float narrow = 0;
+    if (dtype == DType::kF64) std::memcpy(&value, at, sizeof(value));
+    if (dtype == DType::kF32) std::memcpy(&narrow, at, sizeof(narrow));
+    logits.push_back(dtype == DType::kF64 ? value : static_cast<double>(narrow));
+  }
+  return logits;
+}
+
+void ExpectLogits(const TruthModel& model, DType dtype, double tolerance) {
+  const auto logits = LogitsOf(model, dtype);
+  ASSERT_TRUE(logits.has_value()) << logits.error();
+  ASSERT_EQ(logits->size(), model.truth.logits.size());
+  double worst = 0;
+  for (size_t i = 0; i < logits->size(); ++i) {
+    worst = std::max(worst, std::abs((*logits)[i] - model.truth.logits[i]));
+  }
+  EXPECT_LE(worst, tolerance);
+}
+
+struct TruthLayout {
+  int data = 1;
+  int tensor = 1;
+  int pipeline = 1;
+};
+
+Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& layout) {
+  ir::OptimizerSpec optimizer;
+  optimizer.lr = 1e-2;
+  optimizer.max_norm = 0.5;
+  ir::TrainSpec train;
+  train.global_batch = kTruthBatch;
+  train.sequence = kTruthTokens;
+  train.steps = kTruthSteps;
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job, client::JobBuilder("truth")
+                                              .Train(train)
+                                              .DType(DType::kF64)
+                                              .Optimizer(optimizer)
+                                              .Build(model.functions));
+  job.parallel.data = layout.data;
+  job.parallel.tensor = layout.tensor;
+  job.parallel.pipeline = layout.pipeline;
+  job.parallel.microbatches = layout.pipeline;
+  return job;
+}
+
+// A number for each exported tensor: its elements times numbers by formula.
+std::map<std::string, double> ProbesOf(const ir::Graph& graph, const std::string& salt,
+                                       const std::map<std::string, LogicalTensor>& tensors) {
+  std::map<std::string, double> probes;
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = graph.node(id);
+    const ir::TensorType& type = graph.type(param.outputs[0]);
+    const auto layout = formats::ExportLayoutOf(param, type);
+    const LogicalTensor& tensor = tensors.at(param.attrs.Str("name"));
+    for (int64_t i = 0; i < type.elements(); ++i) {
+      int64_t left = i;
+      int64_t place = layout->base;
+      for (size_t d = type.dims.size(); d-- > 0;) {
+        place += left % type.dims[d] * layout->strides[d];
+        left /= type.dims[d];
+      }
+      probes[layout->name] += tensor.values[static_cast<size_t>(i)] *
+                              TruthNumber(salt + "probe/" + layout->name, place);
+    }
+  }
+  return probes;
+}
+
+void ExpectTraining(const TruthModel& model, const TruthLayout& layout) {
+  SCOPED_TRACE(
+      fmt::format("data={} tensor={} pipeline={}", layout.data, layout.tensor, layout.pipeline));
+  const auto job = TruthJob(model.model, layout);
+  ASSERT_TRUE(job.has_value()) << job.error();
+  TruthTokens tokens;
+  const auto cluster =
+      VirtualCluster::Start(*job, layout.data * layout.tensor * layout.pipeline, &tokens);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const Status loaded = worker::LoadWeights(*model.file, model.graph,
+                                            worker::CollectStateSlots((*cluster)->plan().Main()),
+                                            (*cluster)->runtime());
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  const auto reports = (*cluster)->Train(0, kTruthSteps);
+  ASSERT_TRUE(reports.has_value()) << reports.error();
+  ASSERT_EQ(reports->size(), model.truth.losses.size());
+  for (size_t i = 0; i < reports->size(); ++i) {
+    EXPECT_NEAR((*reports)[i].values.at("loss"), model.truth.losses[i], 1e-8) << "step " << i;
+  }
+  const auto tensors = (*cluster)->Gather();
+  ASSERT_TRUE(tensors.has_value()) << tensors.error();
+  const auto probes = ProbesOf(model.graph, model.truth.salt, *tensors);
+  EXPECT_EQ(probes.size(), model.truth.weights.size());
+  for (const auto& [name, wanted] : model.truth.weights) {
+    const auto found = probes.find(name);
+    ASSERT_NE(found, probes.end()) << "no tensor " << name;
+    EXPECT_NEAR(found->second, wanted, 1e-8 * std::max(1.0, std::abs(wanted))) << name;
+  }
+}
+
+class ModelTruth : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
+  const auto folder = TempDir::Make();
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  const auto model = LoadTruth(GetParam(), *folder);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  ExpectLogits(*model, DType::kF64, 1e-10);
+  ExpectLogits(*model, DType::kF32, 1e-5);
+  ExpectTraining(*model, {});
+  ExpectTraining(*model, {.data = 2, .tensor = 2});
+  ExpectTraining(*model, {.pipeline = 2});
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ModelTruth, ::testing::ValuesIn(TruthNames()),
+                         [](const auto& row) {
+                           std::string name = row.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace meshwright::testing

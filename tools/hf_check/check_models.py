@@ -1,0 +1,159 @@
+"""What transformers says of small models, in numbers: tests/virtual/model_truth_test.cc reads it.
+
+    check_models.py write FOLDER [--salt TEXT] [NAME ..]
+        writes FOLDER/NAME.json of models of model_cases.py: its config.json, logits of two rows, losses of 20 steps of
+        AdamW with clipping, and a number for each weight after them. Weights and tokens are made by formula, which the
+        test has, too; the salt changes the weights.
+    check_models.py load FOLDER
+        loads every folder in FOLDER with from_pretrained, and compares its logits with those in its logits.json.
+
+All in float64: what transformers rounds to float32 whatever the model is in (norms, softmax, angles) is taken in
+float64, too, by giving the name torch.float32 to the other type while a model is made and run."""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+import model_cases
+
+ROWS, TOKENS, STEPS, BATCH = 2, 8, 20, 4
+LEARNING = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+MAX_NORM = 0.5
+
+
+class DoubleInPlaceOfFloat:
+    def __enter__(self):
+        self.kept = (torch.float32, torch.float, torch.Tensor.float)
+        torch.float32 = torch.float = torch.float64
+        torch.Tensor.float = torch.Tensor.double
+        torch.set_default_dtype(torch.float64)
+
+    def __exit__(self, *_):
+        torch.float32, torch.float, torch.Tensor.float = self.kept
+        torch.set_default_dtype(torch.float32)
+
+
+salt = ""
+
+
+def numbers(name, count):
+    """In [-1, 1): a hash of the name and the place."""
+    mask = (1 << 64) - 1
+    seed = 14695981039346656037
+    for letter in (salt + name).encode():
+        seed = (seed ^ letter) * 1099511628211 & mask
+    x = numpy.arange(count, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(seed)
+    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    x ^= x >> numpy.uint64(31)
+    return (x >> numpy.uint64(11)).astype(numpy.float64) / float(1 << 52) - 1
+
+
+def weight(name, shape):
+    x = numbers(name, int(numpy.prod(shape))).reshape(shape)
+    if name.endswith(".bias"):
+        return 0.1 * x
+    is_norm = len(shape) == 1
+    return 0.7 + 0.2 * x if is_norm else 0.3 * x
+
+
+def sample(number):
+    """Row `number` of the data: one token more than a row has."""
+    place = numpy.arange(TOKENS + 1)
+    return torch.tensor((number * 31 + place * place * 7 + place * (3 + number) + 5) % 32)
+
+
+def make(config, folder):
+    auto = transformers.AutoConfig.for_model(**config)
+    auto._attn_implementation = "eager"
+    transformers.AutoModelForCausalLM.from_config(auto).save_pretrained(folder)
+    path = folder / "model.safetensors"
+    save_file({name: weight(name, tensor.shape) for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+    # In the keys of the case, not those in which transformers writes them.
+    (folder / "config.json").write_text(json.dumps(config))
+    return load(folder)
+
+
+def load(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    return model.double()
+
+
+def train(model):
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([dict(params=matrices), dict(params=vectors, weight_decay=0.0)], **LEARNING)
+    losses = []
+    model.eval()  # no dropout is asked for; some models round otherwise in training
+    for step in range(STEPS):
+        rows = torch.stack([sample(step * BATCH + row) for row in range(BATCH)])
+        logits = model(input_ids=rows[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def truth(config):
+    with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        model = make(config, folder)
+        rows = torch.stack([sample(row) for row in range(ROWS)])
+        with torch.no_grad():
+            logits = model(input_ids=rows[:, :-1], use_cache=False).logits
+        losses = train(model)
+        model.save_pretrained(folder / "trained")
+        trained = load_file(folder / "trained" / "model.safetensors")
+        probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
+                  for name, tensor in sorted(trained.items())}
+        return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, weights=probes)
+
+
+def compare_folders(folder):
+    worst = 0.0
+    for path in sorted(folder.iterdir()):
+        wanted = json.loads((path / "logits.json").read_text())
+        with DoubleInPlaceOfFloat(), torch.no_grad():
+            rows = torch.stack([sample(row) for row in range(ROWS)])
+            logits = load(path)(input_ids=rows[:, :-1], use_cache=False).logits.reshape(-1)
+        difference = float((logits - torch.tensor(wanted, dtype=torch.float64)).abs().max())
+        worst = max(worst, difference)
+        print(f"{path.name}: logits differ by up to {difference:.2e}")
+    return 0 if worst <= 1e-9 else 1
+
+
+def main():
+    global salt
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=["write", "load"])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--salt", default="")
+    args = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    if args.action == "load":
+        return compare_folders(args.folder)
+    salt = args.salt
+    args.folder.mkdir(parents=True, exist_ok=True)
+    known = dict(model_cases.cases())
+    for name in args.names or known:
+        text = json.dumps(truth(known[name]), separators=(",", ":"))
+        (args.folder / f"{name}.json").write_text(text + "\n")
+        print(name, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Small models of every family: what their config.json says, and by what name the test knows them.
+
+A width is a square, so that its root has no digits to lose, and no token is one of padding."""
+
+SIZES = dict(vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=32)
+GPT_SIZES = dict(vocab_size=32, n_positions=16, n_embd=16, n_layer=2, n_head=4)
+TOKENS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
+
+
+def rope(kind, **more):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, **more}}
+
+
+def cases():
+    """(name, config.json as a dict), each with the generation of keys that it is to be read in."""
+    llama = dict(model_type="llama", **SIZES)
+    heads8 = dict(head_dim=8)  # four pairs: enough for every ramp
+    gemma = dict(SIZES, head_dim=8, num_attention_heads=4)
+    found = [
+        ("llama", dict(llama)),
+        ("llama-biased", dict(llama, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, hidden_act="gelu")),
+        ("llama-old-keys", dict(llama, rope_theta=500.0, rope_scaling={"type": "linear", "factor": 4.0})),
+        ("llama-linear", dict(llama, **rope("linear", factor=2.5))),
+        ("llama-dynamic", dict(llama, **heads8, **rope("dynamic", factor=2.0)) | {"max_position_embeddings": 5}),
+        ("llama-yarn", dict(llama, **heads8, **rope("yarn", factor=4.0, original_max_position_embeddings=16,
+                                                   beta_fast=2.0, beta_slow=0.25))),
+        ("llama-longrope-short", dict(llama, **heads8, **rope("longrope", short_factor=[1.0, 1.1, 1.3, 1.7],
+                                      long_factor=[1.0, 2.0, 4.0, 8.0], original_max_position_embeddings=16))),
+        ("llama-longrope-long", dict(llama, **heads8, **rope("longrope", short_factor=[1.0, 1.1, 1.3, 1.7],
+                                     long_factor=[1.0, 2.0, 4.0, 8.0], original_max_position_embeddings=4))),
+        ("llama-llama3", dict(llama, **heads8, **rope("llama3", factor=8.0, low_freq_factor=0.1, high_freq_factor=0.9,
+                                                     original_max_position_embeddings=16))),
+        ("mistral", dict(model_type="mistral", **SIZES, sliding_window=3, head_dim=6)),
+        ("qwen2", dict(model_type="qwen2", **SIZES, use_sliding_window=True, sliding_window=3, max_window_layers=1)),
+        ("qwen3", dict(model_type="qwen3", **SIZES, head_dim=6, tie_word_embeddings=True)),
+        ("phi3", dict(model_type="phi3", **SIZES, original_max_position_embeddings=4, sliding_window=5,
+                      rope_theta=100.0, rope_scaling={"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]},
+                      partial_rotary_factor=0.5)),
+        ("gemma", dict(model_type="gemma", **gemma)),
+        ("gemma2", dict(model_type="gemma2", **gemma, query_pre_attn_scalar=6, sliding_window=3,
+                        attn_logit_softcapping=2.0, final_logit_softcapping=1.5)),
+        ("gemma3", dict(model_type="gemma3_text", **gemma, query_pre_attn_scalar=6, sliding_window=3,
+                        sliding_window_pattern=2, rope_theta=1000.0, rope_local_base_freq=50.0,
+                        rope_scaling={"rope_type": "linear", "factor": 8.0})),
+        ("olmo2", dict(model_type="olmo2", **SIZES)),
+        ("gpt2", dict(model_type="gpt2", **GPT_SIZES, embd_pdrop=0.0, resid_pdrop=0.0, attn_pdrop=0.0)),
+        ("gpt-neox", dict(model_type="gpt_neox", **SIZES, rotary_pct=0.5, hidden_act="gelu")),
+        ("gpt-neox-in-turn", dict(model_type="gpt_neox", **SIZES, rotary_pct=1.0, hidden_act="gelu_new",
+                                  use_parallel_residual=False)),
+        ("gptj", dict(model_type="gptj", **GPT_SIZES, rotary_dim=2)),
+        ("opt", dict(model_type="opt", **SIZES, ffn_dim=24, dropout=0.0, word_embed_proj_dim=16)),
+        ("opt-behind", dict(model_type="opt", **SIZES, ffn_dim=24, dropout=0.0, word_embed_proj_dim=8,
+                            do_layer_norm_before=False)),
+    ]
+    return [(name, {**config, **TOKENS}) for name, config in found]
