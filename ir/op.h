@@ -82,7 +82,9 @@
 //   top_k              {k:int} (x[..., v]) -> (values[..., k], ids[..., k] i32), largest first,
 //                      equal ones by their place; NaN is larger than all numbers
 // contraction
-//   einsum             {equation:"bsk,kn->bsn", [dtype]} (a, b, [c]); labels are letters, once per
+//   einsum             {equation:"bsk,kn->bsn", [dtype], [alone:int(0|1)]} (a, b, [c]); {alone}: the
+//                      bits of an element do not depend on how many others are computed with it (on
+//                      CPUs; in f64 always); labels are letters, once per
 //                      tensor; a label of an operand that is in neither the other operand nor the
 //                      result is not allowed. c, of the result's type, is an accumulator: it is
 //                      added to the result, and may lend it its memory. Only the executable
@@ -120,8 +122,9 @@
 //   embedding_grad     {rows:int} (ids[...], dy[..., d], [accumulator]) + sharded dims of
 //                      the result -> [rows, d], scatter-add
 // position
-//   rotary             {base:real, inverse:int(0|1), [zigzag:int]} (x[b, s, h, e]) + sharded dims
-//                      of x -> same; half-split layout (pairs (i, i+e/2)),
+//   rotary             {base:real, inverse:int(0|1), [zigzag:int]} (x[b, s, h, e],
+//                      [positions[b, s] i32]) + sharded dims of x -> same; half-split layout (pairs
+//                      (i, i+e/2)), by `positions` where it is there, else
 //                      angle = position * base^(-2i/e), position = that of the global index along
 //                      s, which with {zigzag} is in the order of ir/sequence_order.h.
 //   segments           {separator:int} (ids[..., s] i32) -> i32, how many ids before a place in its
@@ -139,6 +142,14 @@
 //   (o[b,s,h,e],
 //                      lse[b,h,s]): attention of the three slices of qkv, as many kv heads as heads
 //   attention_qkv_grad {as attention_qkv} (qkv, o, lse, do, [segments]) -> dqkv
+//   paged_attention    {[window:int]} (q[b,n,h,e], k[b,n,g,e], v[b,n,g,e], pages[b,p,2,g,t,e],
+//                      table[b,r,m], row[b,n], position[b,n]; the last three i32) -> (o[b,n,h,e],
+//                      lse[b,h,n], pages): n tokens of several texts, in any mixture. Token i is at
+//                      position[i] of the text whose pages, of t positions each, row[i] of the
+//                      table lists; row -1: it is none, and its o is 0. The keys and values of all
+//                      tokens are written, then each token sees its text up to itself. The keys of
+//                      a page are [e, t] within a head, its values [t, e]. The pages, of any float
+//                      type, are a param that is renewed in place (ir::RenewedOf)
 // convolution of images [b, height, width, channels]; padding [top, left, bottom, right], zeros
 //   conv2d             {strides:ints[2], padding:ints[4]} (x[b, h, w, i], k[kh, kw, i, o]) ->
 //                      [b, (top + h + bottom - kh)/strides + 1, ..., o]

@@ -94,6 +94,7 @@
   X(AttentionGrad, "attention_grad")            \
   X(AttentionQkv, "attention_qkv")              \
   X(AttentionQkvGrad, "attention_qkv_grad")     \
+  X(PagedAttention, "paged_attention")          \
   X(CrossEntropy, "cross_entropy")              \
   X(CrossEntropyGrad, "cross_entropy_grad")     \
   X(LogSumExp, "logsumexp")                     \
