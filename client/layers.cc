@@ -88,7 +88,9 @@ ValueId Builder::Dropout(ValueId x, double rate, const std::string& name) {
 }
 
 ValueId Builder::Rotary(ValueId x, double base) {
-  return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
+  std::vector<ValueId> operands = {x};
+  if (pages_) operands.push_back(pages_->position);
+  return AddOne(Op::kRotary, std::move(operands), {{"base", base}, {"inverse", int64_t{0}}});
 }
 
 ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) {
@@ -102,6 +104,10 @@ ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) 
 }
 
 ValueId Builder::Segments(ValueId tokens, int64_t separator) {
+  if (pages_) {
+    Fail(Unimplemented("rows of several documents cannot be kept in pages; set document_separator "
+                       "to -1"));
+  }
   return AddOne(Op::kSegments, {tokens}, {{"separator", separator}});
 }
 
@@ -123,11 +129,8 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
         InvalidArgument("attention with a bias, or of another length than its keys, has no sinks"));
     return ValueId();
   }
-  std::vector<ValueId> operands = {q, k, v};
-  if (options.segments.valid()) operands.push_back(options.segments);
-  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
-  if (options.window > 0) attrs.Set("window", options.window);
-  const std::vector<ValueId> results = Add(Op::kAttention, std::move(operands), attrs);
+  const std::vector<ValueId> results =
+      pages_ ? PagedAttention(q, k, v, options) : WholeAttention(q, k, v, options);
   if (results.size() < 2) return ValueId();
   if (!options.sinks.valid()) return results[0];
   // What the keys have of the softmax: exp(lse) / (exp(lse) + exp(sink)).
@@ -135,7 +138,17 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   return MulBy(results[0], Reshape(share, {of_q[0], of_q[1], of_q[2], 1}));
 }
 
+std::vector<ValueId> Builder::WholeAttention(ValueId q, ValueId k, ValueId v,
+                                             const AttentionOptions& options) {
+  std::vector<ValueId> operands = {q, k, v};
+  if (options.segments.valid()) operands.push_back(options.segments);
+  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
+  if (options.window > 0) attrs.Set("window", options.window);
+  return Add(Op::kAttention, std::move(operands), attrs);
+}
+
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {
+  if (pages_) return PagedAttentionQkv(qkv);
   std::vector<ValueId> operands = {qkv};
   if (segments.valid()) operands.push_back(segments);
   return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout, true));
@@ -150,6 +163,7 @@ Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index)
 int64_t CountParams(const ir::Graph& graph) {
   int64_t count = 0;
   for (NodeId id : graph.NodesOf(Op::kParam)) {
+    if (graph.node(id).attrs.Int("kept") != 0) continue;
     count += graph.type(graph.node(id).outputs[0]).elements();
   }
   return count;

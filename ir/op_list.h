@@ -94,7 +94,6 @@
   X(AttentionGrad, "attention_grad")            \
   X(AttentionQkv, "attention_qkv")              \
   X(AttentionQkvGrad, "attention_qkv_grad")     \
-  X(PagedAttention, "paged_attention")          \
   X(CrossEntropy, "cross_entropy")              \
   X(CrossEntropyGrad, "cross_entropy_grad")     \
   X(LogSumExp, "logsumexp")                     \
@@ -111,4 +110,5 @@
   X(AllToAll, "all_to_all")                     \
   X(RingShift, "ring_shift")                    \
   X(ShardSlice, "shard_slice")                  \
-  X(Fused, "fused")
+  X(Fused, "fused")                             \
+  X(PagedAttention, "paged_attention")

@@ -27,8 +27,7 @@ class Llama {
   // tokens i32[b, s] -> logits [b, s, v]
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
-    const Dims dims = b_.dims(tokens);
-    const int64_t sequence = dims.size() == 2 ? dims[1] : 0;
+    const int64_t sequence = b_.PositionCount(tokens);
     if (config_.positions > 0 && sequence > config_.positions) {
       b_.Fail(InvalidArgument(fmt::format("sequence {} is longer than the model's {} positions",
                                           sequence, config_.positions)));
@@ -43,7 +42,7 @@ class Llama {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, i);
     }
-    x = b_.RmsNorm(x, "model.norm", config_.epsilon);
+    x = b_.RmsNorm(b_.Wanted(x), "model.norm", config_.epsilon);
     const ValueId head = config_.tied ? embedding : b_.Param("lm_head.weight", table);
     return b_.Einsum("bsd,vd->bsv", x, head);
   }
