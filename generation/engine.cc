@@ -54,7 +54,11 @@ void Engine::Take(int64_t id, const std::vector<double>& logits) {
   const int32_t token = NextToken(logits, text.tokens, request.sampling,
                                   {request.seed, request.number, text.tokens.size()});
   text.tokens.push_back(token);
-  if (request.stops.contains(token)) return End(id, Finish::kStop);
+  if (request.stops.contains(token)) {
+    const auto on_stop = text.listener.on_stop;
+    if (on_stop) on_stop(token);
+    return End(id, Finish::kStop);
+  }
   if (!text.listener.on_token(token)) return Cancel(id);
   if (!texts_.contains(id)) return;
   const auto length = static_cast<int64_t>(text.tokens.size());
