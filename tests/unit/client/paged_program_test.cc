@@ -278,7 +278,7 @@ TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) {
     for (ThreadTeam* with : {static_cast<ThreadTeam*>(nullptr), &team}) {
       Job job(Shape(), family_.functions, ir::DType::kF32, {8, 64}, with);
       job.Place(3, {23, 1, 20, 5, 2, 11, 8, 0, 7, 3});
-      EXPECT_EQ(job.Write(3, text, chunk, chunk <= 8 ? 8 : 64), expected) << chunk;
+      EXPECT_TRUE(job.Write(3, text, chunk, chunk <= 8 ? 8 : 64) == expected) << chunk;
     }
   }
   Job mixed(Shape(), family_.functions, ir::DType::kF32, {8, 32}, &team);
@@ -303,7 +303,7 @@ TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) {
     for (int32_t row = 0; row < 4; ++row) tokens.push_back({texts[row][i], row, i});
     found.push_back(mixed.Run(8, tokens)[1]);
   }
-  EXPECT_EQ(found, std::vector(expected.begin(), expected.begin() + 24));
+  EXPECT_TRUE(found == std::vector(expected.begin(), expected.begin() + 24));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PagedFamily, ::testing::Range<size_t>(0, 5),
