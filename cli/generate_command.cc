@@ -241,8 +241,8 @@ Result<generation::Written> WriteInPages(const generation::Request& request, con
 Result<generation::Written> Write(const generation::Request& request, const Writer& writer,
                                   const generation::OnToken& on_token) {
   if (writer.pages) return WriteInPages(request, writer, on_token);
-  return generation::WriteText(request, writer.positions,
-                               Logits(*writer.session, writer.positions), on_token);
+  return generation::WriteText(request, writer.positions, Logits(*writer.session, writer.positions),
+                               on_token);
 }
 
 void PrintEnd(const generation::Request& request, const generation::Written& written,

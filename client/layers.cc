@@ -105,8 +105,9 @@ ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) 
 
 ValueId Builder::Segments(ValueId tokens, int64_t separator) {
   if (pages_) {
-    Fail(Unimplemented("rows of several documents cannot be kept in pages; set document_separator "
-                       "to -1"));
+    Fail(
+        Unimplemented("rows of several documents cannot be kept in pages; set document_separator "
+                      "to -1"));
   }
   return AddOne(Op::kSegments, {tokens}, {{"separator", separator}});
 }

@@ -17,10 +17,10 @@ using ir::TensorType;
 
 // Ops whose results for a token are those of the token alone, whatever is beside it.
 bool IsOfOneToken(Op op) {
-  static constexpr Op kOps[] = {Op::kFeed,      Op::kParam,     Op::kConstant,  Op::kEmbedding,
-                                Op::kEinsum,    Op::kLayerNorm, Op::kRmsNorm,   Op::kRotary,
-                                Op::kSlice,     Op::kPad,       Op::kConcat,    Op::kReshape,
-                                Op::kTranspose, Op::kBroadcast, Op::kReduceSum, Op::kGather,
+  static constexpr Op kOps[] = {Op::kFeed,          Op::kParam,     Op::kConstant,  Op::kEmbedding,
+                                Op::kEinsum,        Op::kLayerNorm, Op::kRmsNorm,   Op::kRotary,
+                                Op::kSlice,         Op::kPad,       Op::kConcat,    Op::kReshape,
+                                Op::kTranspose,     Op::kBroadcast, Op::kReduceSum, Op::kGather,
                                 Op::kPagedAttention};
   return ir::IsElementwise(op) || std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
@@ -28,10 +28,10 @@ bool IsOfOneToken(Op op) {
 Status CheckTokensAlone(const ir::Graph& graph) {
   for (const ir::Node& node : graph.nodes) {
     if (IsOfOneToken(node.op)) continue;
-    const char* what = node.op == Op::kExpertSlots || node.op == Op::kDispatch ||
-                               node.op == Op::kTopK
-                           ? "experts, whose room the tokens of a batch share"
-                           : "a layer that sees other tokens than attention does";
+    const char* what =
+        node.op == Op::kExpertSlots || node.op == Op::kDispatch || node.op == Op::kTopK
+            ? "experts, whose room the tokens of a batch share"
+            : "a layer that sees other tokens than attention does";
     return Unimplemented(fmt::format("the model has {} ({}): its texts cannot be kept in pages",
                                      what, ir::OpName(node.op)));
   }
@@ -46,8 +46,8 @@ Result<ir::JobProgram> PagedProgram(const PageShape& shape, const PagedSize& siz
                                     const TrainerFunctions& functions, ir::DType dtype) {
   const std::string name = PagedProgramName(size.tokens);
   if (!functions.predict) {
-    return Fail(InvalidArgument(
-        fmt::format("program '{}': TrainerFunctions.predict is empty", name)));
+    return Fail(
+        InvalidArgument(fmt::format("program '{}': TrainerFunctions.predict is empty", name)));
   }
   const TensorType of_tokens{ir::DType::kI32, {shape.groups, size.tokens}};
   const std::vector<InputSpec> inputs = {
@@ -100,16 +100,18 @@ std::vector<ValueId> Builder::PagedAttention(ValueId q, ValueId k, ValueId v,
     return {};
   }
   const PageShape& shape = pages_->shape;
-  const ValueId pages = AddOne(
-      Op::kParam, {},
-      {{"name", fmt::format("pages/{}", paged_attentions_++)}, {"init", "zeros"},
-       {"decay", int64_t{0}}, {"kept", int64_t{1}}},
-      {TensorType{shape.dtype,
-                  {shape.groups, shape.pages, 2, of_k[2], shape.page_tokens, of_k[3]}}});
+  const ValueId pages =
+      AddOne(Op::kParam, {},
+             {{"name", fmt::format("pages/{}", paged_attentions_++)},
+              {"init", "zeros"},
+              {"decay", int64_t{0}},
+              {"kept", int64_t{1}}},
+             {TensorType{shape.dtype,
+                         {shape.groups, shape.pages, 2, of_k[2], shape.page_tokens, of_k[3]}}});
   ir::Attrs attrs;
   if (options.window > 0) attrs.Set("window", options.window);
-  return Add(Op::kPagedAttention,
-             {q, k, v, pages, pages_->table, pages_->row, pages_->position}, attrs);
+  return Add(Op::kPagedAttention, {q, k, v, pages, pages_->table, pages_->row, pages_->position},
+             attrs);
 }
 
 ValueId Builder::PagedAttentionQkv(ValueId qkv) {

@@ -26,9 +26,9 @@ namespace meshwright::generation {
 using StepLogits = std::function<Result<std::vector<std::vector<double>>>(const Batch& batch)>;
 
 struct Listener {
-  OnToken on_token;                        // but for a token that stops the text; false: enough
-  std::function<void(int32_t)> on_stop;   // the token that stops the text; may be empty
-  std::function<void(Finish)> on_end;     // once, unless it is cancelled; may be empty
+  OnToken on_token;                      // but for a token that stops the text; false: enough
+  std::function<void(int32_t)> on_stop;  // the token that stops the text; may be empty
+  std::function<void(Finish)> on_end;    // once, unless it is cancelled; may be empty
 };
 
 class Engine {

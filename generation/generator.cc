@@ -71,8 +71,9 @@ Generator::~Generator() {
 
 std::unique_ptr<TextStream> Generator::Generate(Request request) {
   auto state = std::make_shared<TextStream::State>();
-  const bool posted = loop_.Post(
-      [this, request = std::move(request), state]() mutable { AddOnLoop(std::move(request), state); });
+  const bool posted = loop_.Post([this, request = std::move(request), state]() mutable {
+    AddOnLoop(std::move(request), state);
+  });
   MW_CHECK(posted) << "the generator is being destroyed";
   return std::unique_ptr<TextStream>(new TextStream(std::move(state)));
 }
@@ -80,8 +81,8 @@ std::unique_ptr<TextStream> Generator::Generate(Request request) {
 void Generator::AddOnLoop(Request request, const std::shared_ptr<TextStream::State>& state) {
   if (!broken_.ok()) return state->Fail(broken_);
   if (engine_.scheduler().waiting() >= kMostWaiting) {
-    return state->Fail(ResourceExhausted(
-        fmt::format("{} requests wait already; try again later", kMostWaiting)));
+    return state->Fail(
+        ResourceExhausted(fmt::format("{} requests wait already; try again later", kMostWaiting)));
   }
   const auto id = engine_.Add(std::move(request), {[state](int32_t token) {
                                                      state->Put(token);

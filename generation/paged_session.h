@@ -22,11 +22,11 @@
 namespace meshwright::generation {
 
 struct PagedOptions {
-  int64_t positions = 1024;   // of the longest text
-  int64_t texts = 8;          // at once
-  int64_t tokens = 64;        // of a step: a new prompt comes in pieces of about so many
+  int64_t positions = 1024;  // of the longest text
+  int64_t texts = 8;         // at once
+  int64_t tokens = 64;       // of a step: a new prompt comes in pieces of about so many
   int64_t page_tokens = 16;
-  int64_t pages = 0;          // 0: all texts at once, each as long as can be
+  int64_t pages = 0;  // 0: all texts at once, each as long as can be
 };
 
 struct PagedPlan {

@@ -143,8 +143,8 @@ void Scheduler::Schedule(int64_t id, int64_t count, Batch& batch) {
   Text& text = Of(id);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t position = text.computed + i;
-    batch.tokens.push_back({text.tokens[static_cast<size_t>(position)], text.row,
-                            static_cast<int32_t>(position)});
+    batch.tokens.push_back(
+        {text.tokens[static_cast<size_t>(position)], text.row, static_cast<int32_t>(position)});
   }
   text.computed += count;
   if (text.left() == 0) {

@@ -84,7 +84,8 @@
 //   top_k              {k:int} (x[..., v]) -> (values[..., k], ids[..., k] i32), largest first,
 //                      equal ones by their place; NaN is larger than all numbers
 // contraction
-//   einsum             {equation:"bsk,kn->bsn", [dtype], [alone:int(0|1)]} (a, b, [c]); {alone}: the
+//   einsum             {equation:"bsk,kn->bsn", [dtype], [alone:int(0|1)]} (a, b, [c]); {alone}:
+//   the
 //                      bits of an element do not depend on how many others are computed with it (on
 //                      CPUs; in f64 always); labels are letters, once per
 //                      tensor; a label of an operand that is in neither the other operand nor the

@@ -45,8 +45,7 @@ TypesOr InferPaged(const OpCall& call) {
     return Fail(call.Error(
         fmt::format("{} query heads are not a multiple of {} kv heads", q.dims[2], k.dims[2])));
   }
-  const Dims wanted = {q.dims[0], pages.dims[1],          2,
-                       k.dims[2], pages.dims[kPageTokens], q.dims[3]};
+  const Dims wanted = {q.dims[0], pages.dims[1], 2, k.dims[2], pages.dims[kPageTokens], q.dims[3]};
   if (pages.dims != wanted) {
     return Fail(call.Error("pages must be [b, p, 2, g, t, e] with b, g and e of k"));
   }

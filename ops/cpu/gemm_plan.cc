@@ -40,8 +40,7 @@ GemmPlan::GemmPlan(const GemmLoops& loops, bool alone)
       outer_(Expand(loops.outer)),
       depth_(Expand(loops.depth)),
       alone_(Cut(kFloatTile, kFloatTile)),
-      team_(CutForTeam(kFloatTile, kFloatTile, alone ? kSmallestAloneFlops : kSmallestTileFlops)) {
-}
+      team_(CutForTeam(kFloatTile, kFloatTile, alone ? kSmallestAloneFlops : kSmallestTileFlops)) {}
 
 std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
   std::vector<Offsets> offsets{{}};

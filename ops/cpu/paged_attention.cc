@@ -35,9 +35,8 @@ class Paged final : public Kernel {
                     for (int64_t i = begin; i < end; ++i) Write(inputs, outputs, i);
                   });
     // Tokens of one kv head follow each other: those of one text read the same pages.
-    ParallelItems(context, tokens * shape_.g, [&](int64_t item) {
-      Attend(inputs, outputs, item % tokens, item / tokens);
-    });
+    ParallelItems(context, tokens * shape_.g,
+                  [&](int64_t item) { Attend(inputs, outputs, item % tokens, item / tokens); });
     return {};
   }
 

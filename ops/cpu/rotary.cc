@@ -70,25 +70,24 @@ void Rotate(const TokenShape& token, const float* cosine, const float* sine, con
 // The angles are those of the block's positions, or, where the op is told positions, of each run's.
 template <typename T>
 KernelResult MakeRotaryOf(const ir::Dims& dims, Angles tabulated) {
-  return MakeFunctionKernel([dims, angles = std::move(tabulated)](const RunContext& context,
-                                                                  Inputs inputs,
-                                                                  Outputs outputs) mutable
-                            -> Status {
-    const TokenShape shape{dims[2], dims[3] / 2};
-    const int32_t* positions = inputs.size() > 1 ? inputs[1].template as<int32_t>() : nullptr;
-    ParallelRange(context, dims[0] * dims[1], RowGrain(shape.elements()),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t token = begin; token < end; ++token) {
-                      const int64_t place = positions != nullptr ? token : token % dims[1];
-                      if (positions != nullptr) angles.Set(place, positions[token]);
-                      const float* cosine = angles.CosineOf(place);
-                      const int64_t at = token * shape.elements();
-                      Rotate(shape, cosine, cosine + shape.half,
-                             inputs[0].template as<T>() + at, outputs[0].template as<T>() + at);
-                    }
-                  });
-    return {};
-  });
+  return MakeFunctionKernel(
+      [dims, angles = std::move(tabulated)](const RunContext& context, Inputs inputs,
+                                            Outputs outputs) mutable -> Status {
+        const TokenShape shape{dims[2], dims[3] / 2};
+        const int32_t* positions = inputs.size() > 1 ? inputs[1].template as<int32_t>() : nullptr;
+        ParallelRange(context, dims[0] * dims[1], RowGrain(shape.elements()),
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t token = begin; token < end; ++token) {
+                          const int64_t place = positions != nullptr ? token : token % dims[1];
+                          if (positions != nullptr) angles.Set(place, positions[token]);
+                          const float* cosine = angles.CosineOf(place);
+                          const int64_t at = token * shape.elements();
+                          Rotate(shape, cosine, cosine + shape.half,
+                                 inputs[0].template as<T>() + at, outputs[0].template as<T>() + at);
+                        }
+                      });
+        return {};
+      });
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace meshwright::ops::cpu {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kFewRows = 8;        // so many stream through b
+constexpr int64_t kFewRows = 8;          // so many stream through b
 constexpr int64_t kStreamColumns = 512;  // whose sums stay in the first cache
 constexpr int64_t kPanelColumns = 64;
 constexpr int64_t kLine = 16;  // floats of 64 bytes
@@ -45,8 +45,8 @@ constexpr int64_t kSteps = 4;  // of k, per visit of a sum
 
 // sums [kRows, kStreamColumns] += the steps of k from `k` on, in their order.
 template <typename T, int kRows, int kDepth>
-HWY_INLINE void StreamSteps(const AloneWork& work, int64_t row, int64_t k, int64_t column, int64_t width,
-                            float* sums) {
+HWY_INLINE void StreamSteps(const AloneWork& work, int64_t row, int64_t k, int64_t column,
+                            int64_t width, float* sums) {
   const FloatTag d;
   const T* b = static_cast<const T*>(work.b.data) + k * work.b.row_stride + column;
   const float* a = work.a + row * work.a_row + k;
@@ -156,8 +156,8 @@ HWY_INLINE void PanelProduct(const AloneWork& work, int64_t row, const float* pa
 }
 
 template <int kRows>
-void PanelRows(const AloneWork& work, int64_t row, int64_t column, int64_t width, const float* panel,
-               float* out) {
+void PanelRows(const AloneWork& work, int64_t row, int64_t column, int64_t width,
+               const float* panel, float* out) {
   for (int64_t first = 0; first < width; first += kPanelVectors * LaneCount()) {
     PanelProduct<kRows>(work, row, panel, first, out);
   }
@@ -204,7 +204,8 @@ HWY_INLINE void DotBlock(const AloneWork& work, int64_t row, int64_t column, flo
   HWY_UNROLL(4)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(4)
-    for (int j = 0; j < kColumns; ++j) out[i * kLine + j] = hn::GetLane(hn::SumOfLanes(d, sums[i][j]));
+    for (int j = 0; j < kColumns; ++j)
+      out[i * kLine + j] = hn::GetLane(hn::SumOfLanes(d, sums[i][j]));
   }
 }
 
@@ -298,7 +299,7 @@ void VecAloneProduct(GemmSize size, AloneOperand a, AloneOperand b, AloneResult 
   float* scratch = ThreadScratch(copy + kSums + size.k * 64);
   if (copies) CopyWide(a, size.m, size.k, a_row, scratch);
   const AloneWork work{
-      size, copies ? scratch : static_cast<const float*>(a.data), a_row, b, c, accumulate,
+      size,          copies ? scratch : static_cast<const float*>(a.data), a_row, b, c, accumulate,
       scratch + copy};
   HWY_DYNAMIC_DISPATCH(AloneProduct)(work, along_k);
 }

@@ -34,8 +34,7 @@ HWY_INLINE void ScorePage(const PagedRow& row, const T* keys, int64_t head, floa
       const FloatVec key = LoadWideLanes(d, keys + i * row.page_tokens + j, row.page_tokens - j);
       sum = hn::MulAdd(hn::Set(d, q[i]), key, sum);
     }
-    StoreLanes(sum, d, scores + j,
-               static_cast<size_t>(std::min(LaneCount(), row.page_tokens - j)));
+    StoreLanes(sum, d, scores + j, static_cast<size_t>(std::min(LaneCount(), row.page_tokens - j)));
   }
 }
 

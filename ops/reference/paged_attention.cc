@@ -62,30 +62,29 @@ double AttendHead(const PagedShape& shape, const PagedToken& at, int64_t group, 
 
 template <typename T>
 KernelResult Make(const PagedShape& shape) {
-  return MakeFunctionKernel(
-      [shape](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-        MW_TRY(CheckPagedTokens(shape, inputs));
-        T* pages = outputs[2].as<T>();
-        if (pages != inputs[kPagedPages].as<T>()) {
-          std::memcpy(pages, inputs[kPagedPages].data,
-                      static_cast<size_t>(inputs[kPagedPages].type->bytes()));
-        }
-        const int64_t tokens = shape.b * shape.n;
-        for (int64_t i = 0; i < tokens; ++i) WriteToken(shape, inputs, i, pages);
-        for (int64_t i = 0; i < tokens * shape.h; ++i) {
-          const int64_t token = i / shape.h;
-          const int64_t head = i % shape.h;
-          const PagedToken at = PagedTokenAt(shape, inputs, token);
-          T* o = outputs[0].as<T>() + i * shape.e;
-          T& lse = outputs[1].as<T>()[(at.batch * shape.h + head) * shape.n + token % shape.n];
-          std::fill(o, o + shape.e, T{0});
-          lse = -std::numeric_limits<T>::infinity();
-          if (at.pages == nullptr) continue;
-          lse = static_cast<T>(AttendHead<T>(shape, at, head / shape.heads_per_group(),
-                                             inputs[kPagedQ].as<T>() + i * shape.e, pages, o));
-        }
-        return {};
-      });
+  return MakeFunctionKernel([shape](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+    MW_TRY(CheckPagedTokens(shape, inputs));
+    T* pages = outputs[2].as<T>();
+    if (pages != inputs[kPagedPages].as<T>()) {
+      std::memcpy(pages, inputs[kPagedPages].data,
+                  static_cast<size_t>(inputs[kPagedPages].type->bytes()));
+    }
+    const int64_t tokens = shape.b * shape.n;
+    for (int64_t i = 0; i < tokens; ++i) WriteToken(shape, inputs, i, pages);
+    for (int64_t i = 0; i < tokens * shape.h; ++i) {
+      const int64_t token = i / shape.h;
+      const int64_t head = i % shape.h;
+      const PagedToken at = PagedTokenAt(shape, inputs, token);
+      T* o = outputs[0].as<T>() + i * shape.e;
+      T& lse = outputs[1].as<T>()[(at.batch * shape.h + head) * shape.n + token % shape.n];
+      std::fill(o, o + shape.e, T{0});
+      lse = -std::numeric_limits<T>::infinity();
+      if (at.pages == nullptr) continue;
+      lse = static_cast<T>(AttendHead<T>(shape, at, head / shape.heads_per_group(),
+                                         inputs[kPagedQ].as<T>() + i * shape.e, pages, o));
+    }
+    return {};
+  });
 }
 
 }  // namespace

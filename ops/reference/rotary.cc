@@ -23,9 +23,8 @@ KernelResult Make(const KernelSpec& spec, const ShardBlock& block, TokenBlock bl
       const T* x = inputs[0].as<T>() + row * dims[3];
       T* y = outputs[0].as<T>() + row * dims[3];
       const int64_t token = row / dims[2];
-      const auto position = static_cast<double>(inputs.size() > 1
-                                                    ? inputs[1].as<int32_t>()[token]
-                                                    : placed.PositionOf(token % dims[1]));
+      const auto position = static_cast<double>(
+          inputs.size() > 1 ? inputs[1].as<int32_t>()[token] : placed.PositionOf(token % dims[1]));
       for (int64_t i = 0; i < half; ++i) {
         const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims[3]);
         const double angle = position * std::pow(base, exponent);

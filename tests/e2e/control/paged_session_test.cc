@@ -28,8 +28,12 @@ client::TrainerFunctions Gpt2() {
 }
 
 client::TrainerFunctions Llama() {
-  return models::MakeLlama({.vocabulary = kVocabulary, .width = 32, .inner = 48, .layers = 2,
-                            .heads = 4, .kv_heads = 2});
+  return models::MakeLlama({.vocabulary = kVocabulary,
+                            .width = 32,
+                            .inner = 48,
+                            .layers = 2,
+                            .heads = 4,
+                            .kv_heads = 2});
 }
 
 // Asks "predict" for the logits behind all tokens of a text.
@@ -125,8 +129,8 @@ double FromWhole(Session& session, int64_t number, const Written& written, size_
   if (!answer) return INFINITY;
   double largest = 0;
   for (size_t i = 0; i < written.logits[at].size(); ++i) {
-    const auto whole = answer->tensors.at("logits").RealsOfRow(
-        0, prompt - 1 + static_cast<int64_t>(i));
+    const auto whole =
+        answer->tensors.at("logits").RealsOfRow(0, prompt - 1 + static_cast<int64_t>(i));
     for (size_t j = 0; j < whole.size(); ++j) {
       largest = std::max(largest, std::abs(whole[j] - written.logits[at][i][j]));
     }

@@ -33,8 +33,8 @@ TrainerFunctions Gpt2() {
 }
 
 models::LlamaConfig LlamaConfig() {
-  return {.vocabulary = kVocabulary, .width = 24, .inner = 56, .layers = 2, .heads = 4,
-          .kv_heads = 2};
+  return {
+      .vocabulary = kVocabulary, .width = 24, .inner = 56, .layers = 2, .heads = 4, .kv_heads = 2};
 }
 
 // Numbers of a param by its name alone.
@@ -195,7 +195,8 @@ class Job {
     for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(chunk)) {
       std::vector<Token> tokens;
       const size_t end = std::min(text.size(), begin + static_cast<size_t>(chunk));
-      for (size_t i = begin; i < end; ++i) tokens.push_back({text[i], row, static_cast<int32_t>(i)});
+      for (size_t i = begin; i < end; ++i)
+        tokens.push_back({text[i], row, static_cast<int32_t>(i)});
       for (auto& rows : Run(size, std::move(tokens))) logits.push_back(std::move(rows));
     }
     return logits;
@@ -210,7 +211,11 @@ class Job {
 };
 
 PageShape Shape(ir::DType dtype = ir::DType::kF32) {
-  return {.groups = 1, .pages = 24, .page_tokens = 4, .texts = 4, .positions = kPositions,
+  return {.groups = 1,
+          .pages = 24,
+          .page_tokens = 4,
+          .texts = 4,
+          .positions = kPositions,
           .dtype = dtype};
 }
 
@@ -256,8 +261,8 @@ class PagedFamily : public ::testing::TestWithParam<size_t> {
 
 TEST_P(PagedFamily, EqualsTheForwardThatTrains) {
   const std::vector<int32_t> text = TextOf(1, 21);
-  for (const auto& [dtype, tolerance] : {std::pair(ir::DType::kF32, 1e-5),
-                                         std::pair(ir::DType::kF64, 1e-12)}) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair(ir::DType::kF32, 1e-5), std::pair(ir::DType::kF64, 1e-12)}) {
     const auto whole = Whole(family_.functions, text, dtype);
     for (const int64_t chunk : {1, 5, 8}) {
       Job job(Shape(dtype), family_.functions, dtype, {8});
@@ -313,8 +318,7 @@ TEST(PagedProgram, PagesInHalfPrecisionAreNear) {
   const std::vector<int32_t> text = TextOf(1, 21);
   Job job(Shape(ir::DType::kBF16), Gpt2(), ir::DType::kF32, {8});
   job.Place(0, {7, 3, 20, 1, 9, 0});
-  const double difference =
-      Largest(Whole(Gpt2(), text, ir::DType::kF32), job.Write(0, text, 8, 8));
+  const double difference = Largest(Whole(Gpt2(), text, ir::DType::kF32), job.Write(0, text, 8, 8));
   EXPECT_LT(difference, 0.05);
   EXPECT_GT(difference, 1e-5);
 }

@@ -250,22 +250,21 @@ TEST(Engine, AListenerMayHaveEnoughAndMayAdd) {
   request.max_new_tokens = 9;
   int tokens = 0;
   int ends = 0;
-  const auto added = engine.Add(request, {[&](int32_t) { return ++tokens < 3; },
-                                          {},
-                                          [&](Finish) { ++ends; }});
+  const auto added =
+      engine.Add(request, {[&](int32_t) { return ++tokens < 3; }, {}, [&](Finish) { ++ends; }});
   ASSERT_TRUE(added) << added.error();
   Request second = request;
   second.max_new_tokens = 1;
   bool followed = false;
-  const auto chained = engine.Add(second, {[](int32_t) { return true; },
-                                           {},
-                                           [&](Finish finish) {
-                                             EXPECT_EQ(finish, Finish::kLength);
-                                             if (followed) return;
-                                             followed = true;
-                                             ASSERT_TRUE(engine.Add(
-                                                 second, {[](int32_t) { return true; }, {}, {}}));
-                                           }});
+  const auto chained =
+      engine.Add(second, {[](int32_t) { return true; },
+                          {},
+                          [&](Finish finish) {
+                            EXPECT_EQ(finish, Finish::kLength);
+                            if (followed) return;
+                            followed = true;
+                            ASSERT_TRUE(engine.Add(second, {[](int32_t) { return true; }, {}, {}}));
+                          }});
   ASSERT_TRUE(chained) << chained.error();
   while (!engine.idle()) ASSERT_TRUE(engine.Step().ok());
   EXPECT_EQ(tokens, 3);

@@ -15,8 +15,10 @@ constexpr DType kF32 = DType::kF32;
 constexpr DType kI32 = DType::kI32;
 
 std::vector<TensorType> Operands() {
-  return {{kF32, {2, 5, 6, 8}},  {kF32, {2, 5, 3, 8}}, {kF32, {2, 5, 3, 8}},
-          {DType::kBF16, {2, 7, 2, 3, 4, 8}}, {kI32, {2, 4, 6}}, {kI32, {2, 5}}, {kI32, {2, 5}}};
+  return {{kF32, {2, 5, 6, 8}}, {kF32, {2, 5, 3, 8}},
+          {kF32, {2, 5, 3, 8}}, {DType::kBF16, {2, 7, 2, 3, 4, 8}},
+          {kI32, {2, 4, 6}},    {kI32, {2, 5}},
+          {kI32, {2, 5}}};
 }
 
 TEST(PagedAttention, GivesOutAttentionAndThePagesAsTheyAre) {
@@ -60,8 +62,8 @@ TEST(PagedAttention, GroupsAndKvHeadsMayBeSplitAndTokensMayNot) {
   Builder builder("paged");
   std::vector<ValueId> inputs;
   for (const TensorType& type : Operands()) {
-    inputs.push_back(builder.AddOne(Op::kInput, {}, {{"name", std::to_string(inputs.size())}},
-                                    {type}));
+    inputs.push_back(
+        builder.AddOne(Op::kInput, {}, {{"name", std::to_string(inputs.size())}}, {type}));
   }
   builder.SetOutput("o", builder.Add(Op::kPagedAttention, inputs)[0]);
   const auto graph = builder.Finish();
