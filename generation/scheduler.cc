@@ -9,12 +9,12 @@
 
 namespace meshwright::generation {
 
-Scheduler::Scheduler(const BatchLimits& limits) : limits_(limits) {
+Scheduler::Scheduler(const BatchLimits& limits)
+    : limits_(limits), pool_(limits.pages, limits.page_tokens) {
   MW_CHECK(limits.pages >= 1 && limits.page_tokens >= 1 && limits.texts >= 1 &&
            limits.positions >= 1 && limits.tokens >= limits.texts)
       << limits.tokens << " tokens of " << limits.texts << " texts";
   // The lowest are taken first.
-  for (auto page = static_cast<int32_t>(limits.pages); page-- > 0;) free_pages_.push_back(page);
   for (auto row = static_cast<int32_t>(limits.texts); row-- > 0;) free_rows_.push_back(row);
 }
 
@@ -79,7 +79,7 @@ Batch Scheduler::Next() {
   while (budget > 0 && Admit()) {
     const int64_t id = running_.back();
     const int64_t count = std::min(Of(id).left(), budget);
-    MW_CHECK(TakePages(id, count)) << "text " << id << " was admitted without room";
+    MW_CHECK(TakePages(id, Of(id).computed + count)) << "text " << id << " came without room";
     budget -= count;
     Schedule(id, count, batch);
   }
@@ -97,21 +97,22 @@ bool Scheduler::TakePages(int64_t id, int64_t tokens) {
   Text& text = Of(id);
   const auto wanted = static_cast<size_t>(limits_.PagesOf(tokens));
   while (text.pages.size() < wanted) {
-    if (free_pages_.empty()) {
+    if (pool_.free() == 0) {
       const int64_t last = running_.back();
       Preempt(last);
       if (last == id) return false;
       continue;
     }
-    text.pages.push_back(free_pages_.back());
-    free_pages_.pop_back();
+    text.pages.push_back(pool_.Take());
   }
   return true;
 }
 
 void Scheduler::FreePages(Text& text) {
-  free_pages_.insert(free_pages_.end(), text.pages.rbegin(), text.pages.rend());
+  pool_.Release(text.pages);
   text.pages.clear();
+  text.named = 0;
+  text.last_name = kNoPage;
   text.computed = 0;
   if (text.row >= 0) free_rows_.push_back(text.row);
   text.row = -1;
@@ -128,10 +129,19 @@ void Scheduler::Preempt(int64_t id) {
 bool Scheduler::Admit() {
   if (waiting_.empty() || free_rows_.empty()) return false;
   Text& text = Of(waiting_.front());
-  const int64_t needed = limits_.PagesOf(static_cast<int64_t>(text.tokens.size()));
+  const auto length = static_cast<int64_t>(text.tokens.size());
+  const PagePool::Beginning known = pool_.Find(text.tokens, (length - 1) / limits_.page_tokens);
+  const auto found = static_cast<int64_t>(known.pages.size());
   // Whoever is alone needs no room to spare.
   const int64_t spare = running_.empty() ? 0 : limits_.spare_pages;
+  const int64_t needed = limits_.PagesOf(length) - found + known.free;
   if (needed + spare + PromisedPages() > free_pages()) return false;
+  pool_.Hold(known.pages);
+  text.pages = known.pages;
+  text.named = known.pages.size();
+  text.last_name = known.last;
+  text.computed = found * limits_.page_tokens;
+  found_tokens_ += text.computed;
   text.row = free_rows_.back();
   free_rows_.pop_back();
   running_.push_back(waiting_.front());
@@ -147,8 +157,20 @@ void Scheduler::Schedule(int64_t id, int64_t count, Batch& batch) {
         {text.tokens[static_cast<size_t>(position)], text.row, static_cast<int32_t>(position)});
   }
   text.computed += count;
+  NamePages(text);
   if (text.left() == 0) {
     batch.wanted.push_back({id, static_cast<int64_t>(batch.tokens.size()) - 1});
+  }
+}
+
+// Those that the step fills: it writes all its tokens before any of them reads.
+void Scheduler::NamePages(Text& text) {
+  const auto size = static_cast<size_t>(limits_.page_tokens);
+  while ((text.named + 1) * size <= static_cast<size_t>(text.computed)) {
+    const std::span<const int32_t> tokens =
+        std::span<const int32_t>(text.tokens).subspan(text.named * size, size);
+    text.last_name = pool_.Name(text.pages[text.named], text.last_name, tokens);
+    ++text.named;
   }
 }
 

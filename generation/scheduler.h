@@ -10,7 +10,8 @@
 // before waiting ones. One that needs a page when there is none takes the pages of the text that
 // arrived last, which goes back to the front of the queue and is computed again later. A text is
 // admitted when there are pages for all of it and `spare_pages` more, so that those who run are not
-// thrown out at once.
+// thrown out at once. Full pages that hold its beginning already (generation/page_pool.h) are not
+// computed again; its last token always is, since its logits are wanted.
 //
 // Pure: values in, values out; what came of the tokens is told by Took(). Thread rule: one thread.
 // Source: Orca, OSDI'22 (iterations); vLLM, SOSP'23 (pages); Sarathi, OSDI'24 (pieces of prompts).
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "generation/page_pool.h"
 
 namespace meshwright::generation {
 
@@ -79,8 +81,9 @@ class Scheduler {
   bool idle() const { return texts_.empty(); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t free_pages() const { return static_cast<int64_t>(free_pages_.size()); }
+  int64_t free_pages() const { return pool_.free(); }
   int64_t preemptions() const { return preemptions_; }
+  int64_t found_tokens() const { return found_tokens_; }  // that were not computed again
 
  private:
   struct Text {
@@ -88,6 +91,8 @@ class Scheduler {
     int64_t computed = 0;
     int32_t row = -1;  // of the table; -1: it waits
     std::vector<int32_t> pages;
+    size_t named = 0;  // of the pages; they are full
+    PageName last_name = kNoPage;
 
     int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
   };
@@ -99,6 +104,7 @@ class Scheduler {
   void Preempt(int64_t id);
   bool Admit();
   void Schedule(int64_t id, int64_t count, Batch& batch);
+  void NamePages(Text& text);
   int64_t PromisedPages() const;
   std::vector<int32_t> Table() const;
 
@@ -106,9 +112,10 @@ class Scheduler {
   std::map<int64_t, Text> texts_;
   std::deque<int64_t> waiting_;
   std::vector<int64_t> running_;  // by arrival
-  std::vector<int32_t> free_pages_;
+  PagePool pool_;
   std::vector<int32_t> free_rows_;
   int64_t preemptions_ = 0;
+  int64_t found_tokens_ = 0;
 };
 
 }  // namespace meshwright::generation

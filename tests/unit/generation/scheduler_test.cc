@@ -95,9 +95,13 @@ class Draws {
 
 Request RequestOf(Draws& draws, uint64_t number, int64_t longest) {
   Request request;
+  // Texts that begin alike, as far as one of them goes.
   const int64_t length = draws.In(1, longest);
+  const int64_t alike = draws.In(0, length);
+  const int64_t kind = draws.In(0, 1);
   for (int64_t i = 0; i < length; ++i) {
-    request.prompt.push_back(static_cast<int32_t>(draws.In(0, kVocabulary - 1)));
+    request.prompt.push_back(static_cast<int32_t>(i < alike ? (3 * i + kind) % kVocabulary
+                                                            : draws.In(0, kVocabulary - 1)));
   }
   request.max_new_tokens = draws.In(1, longest);
   request.sampling.draws = draws.In(0, 1) == 1;
@@ -140,8 +144,13 @@ BatchLimits LimitsOf(Draws& draws) {
   return limits;
 }
 
+struct Counts {
+  int64_t preemptions = 0;
+  int64_t found_tokens = 0;
+};
+
 // Texts come at random, some are cancelled; the others get what they get alone.
-int64_t RunSchedule(uint64_t seed) {
+void RunSchedule(uint64_t seed, Counts& counts) {
   Draws draws(seed);
   const BatchLimits limits = LimitsOf(draws);
   Memory memory(limits);
@@ -182,17 +191,19 @@ int64_t RunSchedule(uint64_t seed) {
     if (cancelled.contains(id)) continue;
     EXPECT_EQ(ended[id], Alone(request, limits.positions)) << id;
   }
-  return engine.scheduler().preemptions();
+  counts.preemptions += engine.scheduler().preemptions();
+  counts.found_tokens += engine.scheduler().found_tokens();
 }
 
 TEST(Engine, GivesEveryTextWhatItGetsAloneInAThousandSchedules) {
-  int64_t preemptions = 0;
+  Counts counts;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     SCOPED_TRACE(seed);
-    preemptions += RunSchedule(seed);
+    RunSchedule(seed, counts);
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(preemptions, 200);  // it did come to that
+  EXPECT_GT(counts.preemptions, 200);  // it did come to that
+  EXPECT_GT(counts.found_tokens, 5000);
 }
 
 TEST(Scheduler, APromptComesInPiecesAndHoldsNobodyUp) {
@@ -219,7 +230,7 @@ TEST(Scheduler, APromptComesInPiecesAndHoldsNobodyUp) {
 TEST(Scheduler, TheLastToArriveGivesItsPagesAndComesBackFirst) {
   Scheduler scheduler({.pages = 4, .page_tokens = 2, .texts = 3, .positions = 8, .tokens = 8});
   ASSERT_TRUE(scheduler.Add(1, {1, 2, 3, 4}, 8).ok());
-  ASSERT_TRUE(scheduler.Add(2, {1, 2, 3, 4}, 8).ok());
+  ASSERT_TRUE(scheduler.Add(2, {6, 7, 8, 9}, 8).ok());
   ASSERT_TRUE(scheduler.Add(3, {1}, 8).ok());
   EXPECT_EQ(scheduler.Next().wanted.size(), 2u);
   scheduler.Took(1, 5);
@@ -230,6 +241,32 @@ TEST(Scheduler, TheLastToArriveGivesItsPagesAndComesBackFirst) {
   EXPECT_EQ(scheduler.waiting(), 2);
   scheduler.Remove(1);
   EXPECT_EQ(scheduler.Next().wanted[0].id, 2);
+}
+
+TEST(Scheduler, AKnownBeginningIsNotComputedAgain) {
+  Scheduler scheduler({.pages = 8, .page_tokens = 2, .texts = 2, .positions = 8, .tokens = 8});
+  ASSERT_TRUE(scheduler.Add(1, {1, 2, 3, 4, 5}, 6).ok());
+  ASSERT_TRUE(scheduler.Add(2, {1, 2, 3, 4}, 6).ok());
+  const Batch both = scheduler.Next();  // 2 begins in the same step as 1, and must compute a token
+  EXPECT_EQ(both.tokens.size(), 7u);
+  EXPECT_EQ(both.tokens[5], (BatchToken{3, 1, 2}));
+  EXPECT_EQ(both.table[0], both.table[4]);  // its first page is that of 1
+  scheduler.Remove(1);
+  scheduler.Remove(2);
+  EXPECT_EQ(scheduler.free_pages(), 8);
+  ASSERT_TRUE(scheduler.Add(3, {1, 2, 3, 4, 5}, 6).ok());
+  EXPECT_EQ(scheduler.Next().tokens, (std::vector<BatchToken>{{5, 1, 4}}));
+  EXPECT_EQ(scheduler.found_tokens(), 2 + 4);
+  scheduler.Remove(3);
+  // Pages that are taken for something else are forgotten.
+  for (int64_t id = 4; id < 9; ++id) {
+    const auto first = static_cast<int32_t>(id);
+    ASSERT_TRUE(scheduler.Add(id, {first, first, first, first, first, first}, 6).ok());
+    (void)scheduler.Next();
+    scheduler.Remove(id);
+  }
+  ASSERT_TRUE(scheduler.Add(9, {1, 2, 3, 4, 5}, 6).ok());
+  EXPECT_EQ(scheduler.Next().tokens.size(), 5u);
 }
 
 TEST(Scheduler, RefusesWhatCouldNeverBeComputed) {
