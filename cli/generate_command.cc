@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -18,6 +19,8 @@
 #include "client/data_files.h"
 #include "client/evaluation.h"
 #include "formats/safetensors.h"
+#include "generation/engine.h"
+#include "generation/paged_session.h"
 #include "generation/settings.h"
 #include "generation/write_text.h"
 
@@ -33,6 +36,8 @@ struct Writer {
   generation::Settings settings;
   int64_t positions = 0;
   int64_t job_id = 0;
+  // Of the session's programs over pages; none: it has only "predict", which sees whole texts.
+  std::optional<generation::PagedPlan> pages = {};
 };
 
 bool IsJob(const std::string& model) {
@@ -98,16 +103,32 @@ Result<config::JobConfig> ConfigOf(const GenerateArgs& args, int64_t positions) 
   return config::ParseJobConfig(source);
 }
 
-Result<ir::JobRequest> JobOf(client::Client& client, const config::JobConfig& config,
-                             const config::PreparedJob& prepared) {
+// The prepared job as one that writes: over pages, where the model's texts can be kept in them.
+Result<ir::JobRequest> WritingJob(const config::JobConfig& config,
+                                  const config::PreparedJob& prepared, Writer& writer) {
+  const std::string name = "generate " + config.hf_path;
+  generation::PagedOptions options;
+  options.positions = config.train.sequence;
+  options.texts = 1;
+  MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
+  auto job = generation::PagedJob(prepared.request, prepared.model.functions, plan, name);
+  if (job) {
+    writer.pages = plan;
+    return job;
+  }
+  if (job.error().code() != StatusCode::kUnimplemented) return job;
+  fmt::print(stderr, "every token reads the whole text again: {}\n", job.error().message());
+  return client::PredictionOf(prepared.request, name);
+}
+
+Result<ir::JobRequest> WithWeights(client::Client& client, const config::JobConfig& config,
+                                   ir::JobRequest job) {
   MW_ASSIGN_OR_RETURN(const config::StartingWeights found, config::FindStartingWeights(config));
   if (found.path.empty()) {
     return Fail(NotFound(fmt::format("{} has no model.safetensors: there is nothing to write with",
                                      config.hf_path)));
   }
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(found));
-  MW_ASSIGN_OR_RETURN(ir::JobRequest job,
-                      client::PredictionOf(prepared.request, "generate " + config.hf_path));
   MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
   const Status fits = formats::CheckWeights(*file, job.main().graph);
   if (!fits.ok()) return Fail(fits.WithContext(weights.path()));
@@ -148,9 +169,10 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   }
   MW_ASSIGN_OR_RETURN(config, ConfigOf(args, std::max<int64_t>(positions, 1)));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
-  MW_ASSIGN_OR_RETURN(const ir::JobRequest job, JobOf(client, config, prepared));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job, WritingJob(config, prepared, writer));
+  MW_ASSIGN_OR_RETURN(job, WithWeights(client, config, std::move(job)));
   MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
-  MW_TRY(ReadPositions(writer));
+  writer.positions = config.train.sequence;
   return writer;
 }
 
@@ -196,6 +218,31 @@ generation::LogitsBehind Logits(client::Session& session, int64_t positions) {
     MW_TRY(CheckLogits(answer, count));
     return answer.tensors.at(kLogitsOutput).RealsOfRow(0, count - 1);
   };
+}
+
+// What is known of the text stays in pages.
+Result<generation::Written> WriteInPages(const generation::Request& request, const Writer& writer,
+                                         const generation::OnToken& on_token) {
+  generation::Written written;
+  generation::Engine engine(writer.pages->limits(),
+                            generation::StepsOf(*writer.session, *writer.pages));
+  const generation::Listener listener = {
+      [&](int32_t token) {
+        written.tokens.push_back(token);
+        return on_token(token);
+      },
+      [&](int32_t token) { written.tokens.push_back(token); },
+      [&](generation::Finish finish) { written.finish = finish; }};
+  MW_TRY(engine.Add(request, listener));
+  while (!engine.idle()) MW_TRY(engine.Step());
+  return written;
+}
+
+Result<generation::Written> Write(const generation::Request& request, const Writer& writer,
+                                  const generation::OnToken& on_token) {
+  if (writer.pages) return WriteInPages(request, writer, on_token);
+  return generation::WriteText(request, writer.positions, Logits(*writer.session, writer.positions),
+                               on_token);
 }
 
 void PrintEnd(const generation::Request& request, const generation::Written& written,
@@ -251,11 +298,10 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   };
   if (args.echo) show(args.prompt);
   const int64_t begin_ns = SystemClock().NowNs();
-  const auto written = generation::WriteText(
-      request, writer.positions, Logits(*writer.session, writer.positions), [&](int32_t token) {
-        show(writer.codec.Put(token));
-        return true;
-      });
+  const auto written = Write(request, writer, [&](int32_t token) {
+    show(writer.codec.Put(token));
+    return true;
+  });
   const double seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9;
   const Status closed = writer.session->Close();
   MW_TRY(written);

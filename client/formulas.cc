@@ -158,7 +158,9 @@ std::vector<int64_t> Builder::DimsFrom(ValueId x, std::vector<int64_t> dims) con
 }
 
 ValueId Builder::Einsum(const std::string& equation, ValueId a, ValueId b) {
-  return AddOne(Op::kEinsum, {a, b}, {{"equation", equation}});
+  ir::Attrs attrs = {{"equation", equation}};
+  if (pages_) attrs.Set("alone", int64_t{1});
+  return AddOne(Op::kEinsum, {a, b}, std::move(attrs));
 }
 
 ValueId Builder::Slice(ValueId x, int dim, int64_t start, int64_t size) {

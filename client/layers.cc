@@ -94,13 +94,17 @@ ValueId Builder::Dropout(ValueId x, double rate, const std::string& name) {
   return AddOne(Op::kDropout, {x}, {{"rate", rate}, {"name", name}});
 }
 
-ValueId Builder::Rotary(ValueId x, double base) {
-  return AddOne(Op::kRotary, {x}, {{"base", base}, {"inverse", int64_t{0}}});
-}
+ValueId Builder::Rotary(ValueId x, double base) { return Turned(x, {{"base", base}}); }
 
 ValueId Builder::Rotary(ValueId x, const std::vector<double>& frequencies) {
-  return AddOne(Op::kRotary, {x},
-                {{"frequencies", ir::FormatFrequencies(frequencies)}, {"inverse", int64_t{0}}});
+  return Turned(x, {{"frequencies", ir::FormatFrequencies(frequencies)}});
+}
+
+ValueId Builder::Turned(ValueId x, ir::Attrs attrs) {
+  attrs.Set("inverse", int64_t{0});
+  std::vector<ValueId> operands = {x};
+  if (pages_) operands.push_back(pages_->position);
+  return AddOne(Op::kRotary, std::move(operands), std::move(attrs));
 }
 
 ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) {
@@ -114,6 +118,11 @@ ir::Attrs Builder::AttentionAttrs(const AttentionDropout& dropout, bool causal) 
 }
 
 ValueId Builder::Segments(ValueId tokens, int64_t separator) {
+  if (pages_) {
+    Fail(
+        Unimplemented("rows of several documents cannot be kept in pages; set document_separator "
+                      "to -1"));
+  }
   return AddOne(Op::kSegments, {tokens}, {{"separator", separator}});
 }
 
@@ -130,6 +139,12 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   const Dims of_k = dims(k);
   const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
   if (options.bias.valid() || !one_length || options.score_cap > 0) {
+    if (pages_) {
+      Fail(Unimplemented(
+          "attention with a bias or capped scores, or of another length than its keys, does not "
+          "keep its keys in pages"));
+      return ValueId();
+    }
     if (!options.sinks.valid()) return ScoredAttention(q, k, v, options);
     Fail(InvalidArgument(
         "attention with a bias or capped scores, or of another length than its keys, has no "
@@ -140,11 +155,8 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   if (options.scale > 0) {
     q = Scale(q, options.scale * std::sqrt(static_cast<double>(of_q[3])));
   }
-  std::vector<ValueId> operands = {q, k, v};
-  if (options.segments.valid()) operands.push_back(options.segments);
-  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
-  if (options.window > 0) attrs.Set("window", options.window);
-  const std::vector<ValueId> results = Add(Op::kAttention, std::move(operands), attrs);
+  const std::vector<ValueId> results =
+      pages_ ? PagedAttention(q, k, v, options) : WholeAttention(q, k, v, options);
   if (results.size() < 2) return ValueId();
   if (!options.sinks.valid()) return results[0];
   // What the keys have of the softmax: exp(lse) / (exp(lse) + exp(sink)).
@@ -152,7 +164,17 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   return MulBy(results[0], Reshape(share, {of_q[0], of_q[1], of_q[2], 1}));
 }
 
+std::vector<ValueId> Builder::WholeAttention(ValueId q, ValueId k, ValueId v,
+                                             const AttentionOptions& options) {
+  std::vector<ValueId> operands = {q, k, v};
+  if (options.segments.valid()) operands.push_back(options.segments);
+  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
+  if (options.window > 0) attrs.Set("window", options.window);
+  return Add(Op::kAttention, std::move(operands), attrs);
+}
+
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {
+  if (pages_) return PagedAttentionQkv(qkv);
   std::vector<ValueId> operands = {qkv};
   if (segments.valid()) operands.push_back(segments);
   return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout, true));
@@ -167,6 +189,7 @@ Loss Builder::CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index)
 int64_t CountParams(const ir::Graph& graph) {
   int64_t count = 0;
   for (NodeId id : graph.NodesOf(Op::kParam)) {
+    if (graph.node(id).attrs.Int("kept") != 0) continue;
     count += graph.type(graph.node(id).outputs[0]).elements();
   }
   return count;

@@ -304,6 +304,7 @@ Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, cons
 Status CheckWeights(const SafetensorsFile& file, const ir::Graph& graph) {
   for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
     const ir::Node& param = graph.node(id);
+    if (param.attrs.Int("kept") != 0) continue;
     MW_ASSIGN_OR_RETURN(const ExportLayout layout,
                         ExportLayoutOf(param, graph.type(param.outputs[0])));
     MW_TRY(FindReadable(file, layout));

@@ -14,6 +14,7 @@ bool RunsOnGpus(Op op) {
     case Op::kWindowArgmax:
     case Op::kAvgPool:
     case Op::kAvgPoolGrad:
+    case Op::kPagedAttention:
       return false;
     default:
       return true;
@@ -29,6 +30,9 @@ std::string WhyNotOnGpus(const Graph& graph) {
       }
     }
     if (!RunsOnGpus(node.op)) return fmt::format("GPUs have no kernel for {}", OpName(node.op));
+    if (node.op == Op::kRotary && node.inputs.size() > 1) {
+      return "GPUs have no rotary by positions that a program is told";
+    }
     if (node.op == Op::kExpertSlots && node.inputs.size() > 1) {
       return "GPUs give experts room in the order of tokens, not of scores";
     }

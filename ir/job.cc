@@ -227,7 +227,7 @@ Status CheckMixedPrecision(const JobRequest& job) {
   for (NodeId id : graph.NodesOf(Op::kParam)) {
     const Node& param = graph.node(id);
     const TensorType& type = graph.type(param.outputs[0]);
-    if (type.dtype == DType::kF32) continue;
+    if (type.dtype == DType::kF32 || param.attrs.Int("kept") != 0) continue;
     return InvalidField(
         "train.compute_dtype",
         fmt::format("is {}, which needs f32 params, but \"{}\" is {}",

@@ -37,6 +37,7 @@ Precision PrecisionOf(const Graph& graph, const Node& node) {
       return graph.type(node.outputs[0]).rank() == 0 ? Precision::kFull : Precision::kLow;
     case Op::kAttention:
     case Op::kAttentionQkv:
+    case Op::kPagedAttention:
     case Op::kConv2d:
     case Op::kDispatch:
     case Op::kGroupedMatmul:

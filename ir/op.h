@@ -11,9 +11,11 @@
 //
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
-//                      decay:int(0|1), state:int(0|1), export_name:str, export_perm:ints,
-//                      export_shape, export_row(s), [sign_rate]} -> any float tensor. A weight;
-//                      state 1: what the optimizer keeps between steps. sign_rate: ir/autodiff.h
+//                      decay:int(0|1), state:int(0|1), [kept:int(0|1)], export_name:str,
+//                      export_perm:ints, export_shape, export_row(s), [sign_rate:real]} -> any float
+//                      tensor. A trained weight; state 1: what the optimizer keeps between steps;
+//                      kept 1: what programs keep between calls, which is in no file of weights.
+//                      sign_rate: ir/autodiff.h
 //   input              {name:str} -> any. Bound by the caller of the graph (an executable's
 //                      operand).
 //   feed               {source:"tokens", [batch:int(0|1)]} -> any [b, ...]. Row r of step t is
@@ -82,7 +84,10 @@
 //   top_k              {k:int} (x[..., v]) -> (values[..., k], ids[..., k] i32), largest first,
 //                      equal ones by their place; NaN is larger than all numbers
 // contraction
-//   einsum             {equation:"bsk,kn->bsn", [dtype]} (a, b, [c]); labels are letters, once per
+//   einsum             {equation:"bsk,kn->bsn", [dtype], [alone:int(0|1)]} (a, b, [c]); {alone}:
+//   the
+//                      bits of an element do not depend on how many others are computed with it (on
+//                      CPUs; in f64 always); labels are letters, once per
 //                      tensor; a label of an operand that is in neither the other operand nor the
 //                      result is not allowed. c, of the result's type, is an accumulator: it is
 //                      added to the result, and may lend it its memory. Only the executable
@@ -121,9 +126,10 @@
 //                      the result -> [rows, d], scatter-add
 // position
 //   rotary             {base:real or frequencies:strs of numbers, inverse:int(0|1), [zigzag:int]}
-//                      (x[b, s, h, e]) + sharded dims of x -> same; pairs (i, i+e/2) turn by
-//                      position * base^(-2i/e) or * frequencies[i]; position = that of the global
-//                      index along s, which with {zigzag} is in the order of ir/sequence_order.h.
+//                      (x[b, s, h, e], [positions[b, s] i32]) + sharded dims of x -> same; pairs
+//                      (i, i+e/2) turn by position * base^(-2i/e) or * frequencies[i], by
+//                      `positions` where it is there, else position = that of the global index
+//                      along s, which with {zigzag} is in the order of ir/sequence_order.h.
 //   segments           {separator:int} (ids[..., s] i32) -> i32, how many ids before a place in its
 //                      row are the separator
 // attention (causal, scale 1/sqrt(e), kv head of query head j is j / (h/g)); with segments i32[b,s]
@@ -139,6 +145,14 @@
 //   (o[b,s,h,e],
 //                      lse[b,h,s]): attention of the three slices of qkv, as many kv heads as heads
 //   attention_qkv_grad {as attention_qkv} (qkv, o, lse, do, [segments]) -> dqkv
+//   paged_attention    {[window:int]} (q[b,n,h,e], k[b,n,g,e], v[b,n,g,e], pages[b,p,2,g,t,e],
+//                      table[b,r,m], row[b,n], position[b,n]; the last three i32) -> (o[b,n,h,e],
+//                      lse[b,h,n], pages): n tokens of several texts, in any mixture. Token i is at
+//                      position[i] of the text whose pages, of t positions each, row[i] of the
+//                      table lists; row -1: it is none, and its o is 0. The keys and values of all
+//                      tokens are written, then each token sees its text up to itself. The keys of
+//                      a page are [e, t] within a head, its values [t, e]. The pages, of any float
+//                      type, are a param that is renewed in place (ir::RenewedOf)
 // convolution of images [b, height, width, channels]; padding [top, left, bottom, right], zeros
 //   conv2d             {strides:ints[2], padding:ints[4]} (x[b, h, w, i], k[kh, kw, i, o]) ->
 //                      [b, (top + h + bottom - kh)/strides + 1, ..., o]

@@ -110,4 +110,5 @@
   X(AllToAll, "all_to_all")                     \
   X(RingShift, "ring_shift")                    \
   X(ShardSlice, "shard_slice")                  \
-  X(Fused, "fused")
+  X(Fused, "fused")                             \
+  X(PagedAttention, "paged_attention")

@@ -23,6 +23,7 @@ const SchemaTable& Table() {
     AddExpertSchemas(rows);
     AddImageSchemas(rows);
     AddAttentionSchemas(rows);
+    AddPagedSchemas(rows);
     AddEmbeddingSchemas(rows);
     AddLossSchemas(rows);
     AddOptimizerSchemas(rows);
@@ -63,9 +64,23 @@ std::optional<size_t> InPlaceOperand(Op op, size_t result) {
       return result;
     case InPlace::kOptimizer:
       return result == 0 ? 0 : result + 1;
+    case InPlace::kPages:
+      if (result == 2) return 3;
+      break;
   }
   if (!schema.accumulator || schema.accumulator->result != result) return std::nullopt;
   return schema.accumulator->operand;
+}
+
+std::vector<Renewed> RenewedOf(Op op) {
+  const OpSchema& schema = SchemaOf(op);
+  if (schema.in_place != InPlace::kOptimizer && schema.in_place != InPlace::kPages) return {};
+  std::vector<Renewed> renewed;
+  for (size_t result = 0; result < static_cast<size_t>(schema.results); ++result) {
+    const std::optional<size_t> operand = InPlaceOperand(op, result);
+    if (operand) renewed.push_back({result, *operand});
+  }
+  return renewed;
 }
 
 std::optional<Accumulator> AccumulatorOf(Op op) { return SchemaOf(op).accumulator; }

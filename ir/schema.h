@@ -71,6 +71,13 @@ struct Accumulator {
 };
 std::optional<Accumulator> AccumulatorOf(Op op);
 
+// A result that replaces an operand, a param, in the job's state when the node has run.
+struct Renewed {
+  size_t result = 0;
+  size_t operand = 0;
+};
+std::vector<Renewed> RenewedOf(Op op);
+
 // The tensor whose place in the global one the op's results depend on: it carries the attributes of
 // "Sharded dims" in ir/op.h once it is split. Nothing: the op is the same everywhere.
 struct Positioned {

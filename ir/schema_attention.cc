@@ -11,16 +11,19 @@ namespace meshwright::ir {
 namespace {
 
 TypesOr InferRotary(const OpCall& call) {
-  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireOperandsOrOneMore(1));
   MW_TRY(call.RequireFloat(0));
   MW_TRY(call.RequireRank(0, 4));
   MW_TRY(call.RequireShardedRank(4));
   if (!call.attrs.Has("frequencies")) MW_TRY(call.RealIn("base", 1, 1e30));
   if (call.attrs.Has("zigzag")) MW_TRY(call.IntIn("zigzag", 1, 1 << 20));
   if (call.attrs.Has("inverse")) MW_TRY(call.IntIn("inverse", 0, 1));
-  const int64_t head = call.operands[0].dims[3];
-  if (head % 2 != 0) return Fail(call.Error("the head size must be even"));
-  if (const auto angles = RotaryFrequencies(call.attrs, head / 2); !angles) {
+  const Dims& dims = call.operands[0].dims;
+  if (dims[3] % 2 != 0) return Fail(call.Error("the head size must be even"));
+  if (call.operands.size() > 1 && call.operands[1] != TensorType{DType::kI32, {dims[0], dims[1]}}) {
+    return Fail(call.Error("operand 1 (positions) must be i32 [b, s]"));
+  }
+  if (const auto angles = RotaryFrequencies(call.attrs, dims[3] / 2); !angles) {
     return Fail(call.Error(angles.error().message()));
   }
   return std::vector<TensorType>{call.operands[0]};
@@ -142,6 +145,7 @@ FactorRule RotaryRule(const NodeTypes& node) {
   std::vector<FactorIndex> factors = rule.AddDims(std::span(dims).first(3));
   factors.push_back(rule.AddWhole(dims[3]));
   rule.Operand(0, factors);
+  if (node.operands.size() > 1) rule.Operand(1, {factors[0], factors[1]});
   rule.Result(0, factors);
   rule.Linear(0);
   return rule.Finish();
@@ -274,7 +278,11 @@ double RotaryFlops(const NodeTypes& node) {
 GradsOr RotaryGrad(GradCall& call) {
   Attrs attrs = call.node.attrs;
   attrs.Set("inverse", int64_t{1} - attrs.Int("inverse"));
-  return std::vector<ValueId>{call.builder.AddOne(Op::kRotary, {call.grads[0]}, attrs)};
+  std::vector<ValueId> operands = call.node.inputs;
+  operands[0] = call.grads[0];
+  std::vector<ValueId> grads(operands.size());  // positions have none
+  grads[0] = call.builder.AddOne(Op::kRotary, operands, attrs);
+  return grads;
 }
 
 // What q and k get of the gradient of lse: d lse / d score is the probability itself. So dq is an

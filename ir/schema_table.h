@@ -93,6 +93,7 @@ enum class InPlace : uint8_t {
   kFirst,      // result 0 that of operand 0
   kEach,       // result i that of operand i
   kOptimizer,  // (p, g, m, v) -> (p, m, v): each that of the tensor it renews
+  kPages,      // (q, k, v, pages, ...) -> (o, lse, pages): the pages theirs
 };
 
 // Of OpSchema::results.
@@ -128,6 +129,7 @@ void AddChoiceSchemas(SchemaTable& table);
 void AddExpertSchemas(SchemaTable& table);
 void AddImageSchemas(SchemaTable& table);
 void AddAttentionSchemas(SchemaTable& table);
+void AddPagedSchemas(SchemaTable& table);
 void AddEmbeddingSchemas(SchemaTable& table);
 void AddLossSchemas(SchemaTable& table);
 void AddOptimizerSchemas(SchemaTable& table);

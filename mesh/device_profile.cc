@@ -93,6 +93,7 @@ KernelClass KernelClassOf(ir::Op op) {
     case ir::Op::kAttentionGrad:
     case ir::Op::kAttentionQkv:
     case ir::Op::kAttentionQkvGrad:
+    case ir::Op::kPagedAttention:
       return KernelClass::kAttention;
     case ir::Op::kHeadLoss:
     case ir::Op::kHeadLossGrad:

@@ -30,7 +30,7 @@ class Gpt2 {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, i);
     }
-    x = b_.LayerNorm(x, "transformer.ln_f", config_.epsilon);
+    x = b_.LayerNorm(b_.Wanted(x), "transformer.ln_f", config_.epsilon);
     const ValueId head =
         config_.tied ? wte_ : b_.Param("lm_head.weight", {config_.vocabulary, config_.width});
     return b_.Einsum("bsd,vd->bsv", x, head);
@@ -38,13 +38,10 @@ class Gpt2 {
 
  private:
   ValueId Embed(ValueId tokens) {
-    const Dims dims = b_.dims(tokens);
-    const int64_t sequence = dims.size() == 2 ? dims[1] : 0;
     CheckSequence(b_, tokens, config_.positions);
     wte_ = b_.Param("transformer.wte.weight", {config_.vocabulary, config_.width});
-    ValueId wpe = b_.Param("transformer.wpe.weight", {config_.positions, config_.width});
-    if (sequence < config_.positions) wpe = b_.Slice(wpe, 0, 0, sequence);
-    const ValueId x = b_.AddTo(b_.Lookup(wte_, tokens), wpe);
+    const ValueId wpe = b_.Param("transformer.wpe.weight", {config_.positions, config_.width});
+    const ValueId x = b_.AddTo(b_.Lookup(wte_, tokens), b_.AtPositions(wpe, tokens));
     return b_.Dropout(x, config_.embedding_dropout, "transformer.drop");
   }
 

@@ -10,12 +10,12 @@
 
 namespace meshwright::models {
 
-// An error of the graph when tokens [b, s] are more than `positions`; 0: any.
+// An error of the graph when tokens have more positions than `positions`; 0: any.
 inline void CheckSequence(client::Builder& builder, ValueId tokens, int64_t positions) {
-  const client::Dims dims = builder.dims(tokens);
-  if (dims.size() != 2 || positions == 0 || dims[1] <= positions) return;
+  const int64_t count = builder.PositionCount(tokens);
+  if (positions == 0 || count <= positions) return;
   builder.Fail(InvalidArgument(
-      fmt::format("sequence {} is longer than the model's {} positions", dims[1], positions)));
+      fmt::format("sequence {} is longer than the model's {} positions", count, positions)));
 }
 
 template <typename Model, typename Config>

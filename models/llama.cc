@@ -47,7 +47,7 @@ class Llama {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, i);
     }
-    x = Norm(x, "model.norm");
+    x = Norm(b_.Wanted(x), "model.norm");
     const ValueId head = config_.tied ? embedding : b_.Param("lm_head.weight", table);
     const ValueId logits = b_.Einsum("bsd,vd->bsv", x, head);
     const double cap = config_.logit_cap;

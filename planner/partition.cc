@@ -438,9 +438,7 @@ class Partitioner {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
       MW_TRY(KeepForOthers(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
-    if (node.op == Op::kAdamW) return UpdateParams(key, node, outputs, {0, 2, 3});
-    if (node.op == Op::kSgd) return UpdateParams(key, node, outputs, {0, 2});
-    return OkStatus();
+    return UpdateParams(key, node, outputs);
   }
 
   // The form in which later pieces read the value, made where the value is.
@@ -475,16 +473,16 @@ class Partitioner {
     return outputs;
   }
 
-  // Result i replaces the param that is operand operands[i], as that is stored.
-  Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs,
-                      const std::vector<size_t>& operands) {
-    MW_CHECK(operands.size() <= outputs.size()) << ir::OpName(node.op) << " renews too little";
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const Version& param = ParamVersion(key.stage, node.inputs[operands[i]]);
-      const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
-      ValueId renewed = outputs[i];
+  // Params that the node renews, as they are stored.
+  Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs) {
+    for (const auto& [result, operand] : ir::RenewedOf(node.op)) {
+      MW_CHECK(result < outputs.size()) << ir::OpName(node.op) << " renews too little";
+      const Version& param = ParamVersion(key.stage, node.inputs[operand]);
+      const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[result];
+      ValueId renewed = outputs[result];
       if (made != param.sharding) {
-        MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
+        MW_ASSIGN_OR_RETURN(renewed,
+                            Convert(key, node.outputs[result], renewed, made, param.sharding));
       }
       BuilderOf(key).outputs.emplace_back(param.tensor, renewed);
     }

@@ -15,7 +15,9 @@ char ForwardLetter(int round) { return round == kOncePerStep ? 'z' : round == kS
 }  // namespace
 
 ir::MemoryKind MemoryKindOf(const ir::Node& param) {
-  if (ir::IsOutputState(param.attrs.Str("name"))) return ir::MemoryKind::kOther;
+  if (ir::IsOutputState(param.attrs.Str("name")) || param.attrs.Int("kept") != 0) {
+    return ir::MemoryKind::kOther;
+  }
   return param.attrs.Int("state") != 0 ? ir::MemoryKind::kOptimizer : ir::MemoryKind::kWeights;
 }
 

@@ -33,6 +33,7 @@ KernelResult MakeAttention(const KernelSpec& spec);
 KernelResult MakeAttentionGrad(const KernelSpec& spec);
 KernelResult MakeAttentionQkv(const KernelSpec& spec);
 KernelResult MakeAttentionQkvGrad(const KernelSpec& spec);
+KernelResult MakePagedAttention(const KernelSpec& spec);
 KernelResult MakeLoss(const KernelSpec& spec);  // cross_entropy, its gradient, logsumexp
 KernelResult MakeHeadLoss(const KernelSpec& spec);
 KernelResult MakeOptimizer(const KernelSpec& spec);  // adamw, sgd

@@ -69,10 +69,10 @@ EinsumLoops PackedLoops(const EinsumLoops& loops) {
           {{'k', k, 1, n, 0}}};
 }
 
-KernelResult MakePacked(const EinsumLoops& loops) {
+KernelResult MakePacked(const EinsumLoops& loops, bool alone) {
   const std::optional<GemmLoops> gemm = ChooseGemm(PackedLoops(loops));
   return MakeFunctionKernel(
-      [plan = GemmPlan(*gemm),
+      [plan = GemmPlan(*gemm, alone),
        a = MakePacking(Join(loops.batch, loops.m, loops.k), &EinsumLoop::a, true),
        b = MakePacking(Join(loops.batch, loops.k, loops.n), &EinsumLoop::b, true),
        c = MakePacking(Join(loops.batch, loops.m, loops.n), &EinsumLoop::c, false),
@@ -94,7 +94,7 @@ KernelResult MakeEinsum(const KernelSpec& spec) {
   const std::string equation = spec.attrs.Str("equation");
   MW_ASSIGN_OR_RETURN(
       std::optional<GemmPlan> gemm,
-      PlanGemm(equation, spec.inputs[0].dims, spec.inputs[1].dims, spec.outputs[0].dims));
+      PlanGemm(spec.attrs, spec.inputs[0].dims, spec.inputs[1].dims, spec.outputs[0].dims));
   if (spec.inputs[0].dtype == ir::DType::kBF16) {
     const bool accumulates = spec.inputs.size() > 2;
     if (!gemm || !gemm->PrepareHalf(spec.outputs[0].dtype, accumulates)) {
@@ -121,7 +121,8 @@ KernelResult MakeEinsum(const KernelSpec& spec) {
       const EinsumLoops loops,
       ClassifyEinsum(equation, spec.inputs[0].dims, spec.inputs[1].dims, spec.outputs[0].dims));
   const int64_t product = Volume(loops.m) * Volume(loops.n) * Volume(loops.k);
-  if (product >= kSmallestGemm) return MakePacked(loops);
+  const bool alone = IsAlone(spec.attrs);
+  if (alone || product >= kSmallestGemm) return MakePacked(loops, alone);
   return std::unique_ptr<Kernel>();  // the reference loops
 }
 

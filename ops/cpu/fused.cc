@@ -82,7 +82,7 @@ KernelResult MakeProduct(const ir::Graph& body, int producer, const DeviceCoords
   const ir::Node& node = body.nodes[static_cast<size_t>(producer)];
   const std::vector<size_t> operands = OperandsOf(node);
   MW_ASSIGN_OR_RETURN(std::optional<GemmPlan> plan,
-                      PlanGemm(node.attrs.Str("equation"), body.type(node.inputs[0]).dims,
+                      PlanGemm(node.attrs, body.type(node.inputs[0]).dims,
                                body.type(node.inputs[1]).dims, body.type(node.outputs[0]).dims));
   if (!plan || !plan->one_product()) return std::unique_ptr<Kernel>();
   MW_ASSIGN_OR_RETURN(std::optional<Chain> chain,

@@ -14,6 +14,8 @@ constexpr int64_t kWantedTiles = 4;
 // About 80 us: far above the cost of handing out a tile.
 constexpr double kSmallestTileFlops = 8e6;
 constexpr double kSmallestHalfTileFlops = 16e6;
+// Few rows read all of the weights, which is worth a thread of its own sooner.
+constexpr double kSmallestAloneFlops = 1e6;
 constexpr int64_t kFloatTile = 1024;
 // bf16 products pack the second operand for every tile: whole rows of it.
 constexpr int64_t kHalfTileRows = 512;
@@ -30,14 +32,15 @@ bool Worthwhile(const GemmLoops& gemm) {
 
 }  // namespace
 
-GemmPlan::GemmPlan(const GemmLoops& loops)
-    : m_(loops.m),
+GemmPlan::GemmPlan(const GemmLoops& loops, bool alone)
+    : is_alone_(alone),
+      m_(loops.m),
       n_(loops.n),
       k_(loops.k),
       outer_(Expand(loops.outer)),
       depth_(Expand(loops.depth)),
       alone_(Cut(kFloatTile, kFloatTile)),
-      team_(CutForTeam(kFloatTile, kFloatTile, kSmallestTileFlops)) {}
+      team_(CutForTeam(kFloatTile, kFloatTile, alone ? kSmallestAloneFlops : kSmallestTileFlops)) {}
 
 std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
   std::vector<Offsets> offsets{{}};
@@ -88,8 +91,26 @@ GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
   return tile;
 }
 
+// At the tensors' own offsets, not the tile's.
+void GemmPlan::RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
+                            bool accumulate) const {
+  const auto at = [](const void* data, int64_t element, bool half) {
+    return static_cast<const std::byte*>(data) + element * (half ? 2 : 4);
+  };
+  const GemmSize size{tile.rows, tile.columns, k_.size};
+  c = {const_cast<std::byte*>(at(c.data, tile.row * m_.c + tile.column * n_.c, c.half)), m_.c, n_.c,
+       c.half};
+  for (const Offsets& from : depth_) {
+    VecAloneProduct(size, {at(a.data, from.a + tile.row * m_.a, a.half), m_.a, k_.a, a.half},
+                    {at(b.data, from.b + tile.column * n_.b, b.half), k_.b, n_.b, b.half}, c,
+                    accumulate);
+    accumulate = true;
+  }
+}
+
 void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* c,
                        bool accumulate) const {
+  if (is_alone_) return RunAloneTile(tile, {a}, {b}, {c}, accumulate);
   const GemmSize size{tile.rows, tile.columns, k_.size};
   for (const Offsets& at : depth_) {
     cpu::Gemm(size, {a + at.a + tile.row * m_.a, m_.a, k_.a},
@@ -119,7 +140,9 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
   if (c == ir::DType::kBF16 && depth_.size() > 1) return false;
   half_result_bytes_ = ir::DTypeBytes(c);
   half_accumulates_ = accumulate;
-  half_tiling_ = CutForTeam(kHalfTileRows, kHalfTileColumns, kSmallestHalfTileFlops);
+  half_tiling_ = CutForTeam(kHalfTileRows, kHalfTileColumns,
+                            is_alone_ ? kSmallestAloneFlops : kSmallestHalfTileFlops);
+  if (is_alone_) return true;
   for (int64_t index = 0; index < half_tiling_.count(); ++index) {
     const Tile tile = TileAt(half_tiling_, index);
     for (const bool adds : {false, true}) {
@@ -137,6 +160,10 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
 void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b,
                            std::byte* c) const {
   bool accumulate = half_accumulates_;
+  if (is_alone_) {
+    const bool half = half_result_bytes_ == 2;
+    return RunAloneTile(tile, {a, 0, 1, true}, {b, 0, 1, true}, {c, 0, 1, half}, accumulate);
+  }
   for (const Offsets& at : depth_) {
     const int64_t result = tile.row * m_.c + tile.column * n_.c;
     half_[KindOf(tile, accumulate)]->Run(a + at.a + tile.row * m_.a, b + at.b + tile.column * n_.b,
@@ -159,12 +186,14 @@ bool GemmPlan::one_product() const {
   return outer_.size() == 1 && n_.c == 1 && (m_.size == 1 || m_.c == n_.size);
 }
 
-Result<std::optional<GemmPlan>> PlanGemm(const std::string& equation, const ir::Dims& a,
+bool IsAlone(const ir::Attrs& attrs) { return attrs.Int("alone") != 0; }
+
+Result<std::optional<GemmPlan>> PlanGemm(const ir::Attrs& attrs, const ir::Dims& a,
                                          const ir::Dims& b, const ir::Dims& c) {
-  MW_ASSIGN_OR_RETURN(const EinsumLoops loops, ClassifyEinsum(equation, a, b, c));
+  MW_ASSIGN_OR_RETURN(const EinsumLoops loops, ClassifyEinsum(attrs.Str("equation"), a, b, c));
   const std::optional<GemmLoops> gemm = ChooseGemm(MergeLoops(loops));
-  if (!gemm || !Worthwhile(*gemm)) return std::optional<GemmPlan>();
-  return std::optional<GemmPlan>(GemmPlan(*gemm));
+  if (!gemm || !(IsAlone(attrs) || Worthwhile(*gemm))) return std::optional<GemmPlan>();
+  return std::optional<GemmPlan>(GemmPlan(*gemm, IsAlone(attrs)));
 }
 
 }  // namespace meshwright::ops::cpu

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ops/cpu/half_gemm.h"
+#include "ops/cpu/vec_alone.h"
 #include "ops/einsum_plan.h"
 #include "ops/kernel.h"
 
@@ -21,14 +22,15 @@ inline constexpr int64_t kSmallestGemm = 256;  // multiply-adds; below, plain lo
 
 class GemmPlan {
  public:
-  explicit GemmPlan(const GemmLoops& loops);
+  // alone: by VecAloneProduct, whatever the element types.
+  explicit GemmPlan(const GemmLoops& loops, bool alone = false);
 
   // c = the product, plus c's old content when `accumulate`.
   void Run(const RunContext& context, const float* a, const float* b, float* c,
            bool accumulate = false) const;
 
   // For operands in bf16 and a result in `c`, to which it is added when `accumulate`; false when
-  // this processor has no such product.
+  // this processor has no such product. Products of elements that are alone need none.
   bool PrepareHalf(ir::DType c, bool accumulate = false);
   // REQUIRES a successful PrepareHalf().
   void RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b, void* c) const;
@@ -67,10 +69,13 @@ class GemmPlan {
   Tiling CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const;
   Tile TileAt(const Tiling& tiling, int64_t index) const;
   void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
+  void RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
+                    bool accumulate) const;
   void RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b, std::byte* c) const;
   // Of half_; tiles of the last row or column of tiles have sizes of their own.
   size_t KindOf(const Tile& tile, bool accumulate) const;
 
+  bool is_alone_ = false;
   EinsumLoop m_;
   EinsumLoop n_;
   EinsumLoop k_;
@@ -85,9 +90,10 @@ class GemmPlan {
 };
 
 // The product that computes the einsum, without copies of its operands; nothing when no BLAS call
-// can read them or when plain loops are faster.
-// Errors: kInvalidArgument: an equation that does not fit its operands.
-Result<std::optional<GemmPlan>> PlanGemm(const std::string& equation, const ir::Dims& a,
+// can read them or when plain loops are faster, which have no say where elements are alone.
+// attrs: of the einsum. Errors: kInvalidArgument: an equation that does not fit its operands.
+Result<std::optional<GemmPlan>> PlanGemm(const ir::Attrs& attrs, const ir::Dims& a,
                                          const ir::Dims& b, const ir::Dims& c);
+bool IsAlone(const ir::Attrs& attrs);
 
 }  // namespace meshwright::ops::cpu

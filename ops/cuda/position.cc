@@ -18,6 +18,7 @@ namespace {
 
 KernelResult MakeRotary(const Maker& maker) {
   const KernelSpec& spec = maker.spec;
+  if (spec.inputs.size() > 1) return Fail(NoKernel(spec, "cuda"));
   const ir::TensorType& type = spec.inputs[0];
   if (type.rank() != 4 || type.dims[3] % 2 != 0) {
     return Fail(InvalidArgument(

@@ -43,6 +43,7 @@ KernelResult MakeSegments(const KernelSpec& spec);
 KernelResult MakeRotary(const KernelSpec& spec);
 KernelResult MakeAttention(const KernelSpec& spec);
 KernelResult MakeAttentionQkv(const KernelSpec& spec);
+KernelResult MakePagedAttention(const KernelSpec& spec);
 KernelResult MakeLoss(const KernelSpec& spec);  // cross_entropy ... nll
 KernelResult MakeHeadLoss(const KernelSpec& spec);
 KernelResult MakeOptimizer(const KernelSpec& spec);  // clip_multiplier, adamw, sgd

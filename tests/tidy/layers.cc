@@ -94,7 +94,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"checkpoint", {"base", "ir", "formats"}},
       {"data", {"base", "ir", "formats"}},
       {"tokenizer", {"base"}},
-      {"generation", {"base"}},
+      {"generation", {"base", "client", "ir"}},
       {"mesh", {"base", "ir"}},
       {"device", {"base", "ir"}},
       {"proto", {"base", "ir"}},

@@ -230,6 +230,8 @@ void AddEmbedding(std::vector<OpCase>& cases) {
     stretched.Set("frequencies", std::vector<std::string>{"1", "0.3", "0.125", "1e-3", "0"});
     cases.push_back({"rotary_stretched" + at, Op::kRotary, stretched, {{{2, 7, 3, 10}}}, {}});
     cases.push_back({"rotary_wide" + at, Op::kRotary, attrs, {{{2, 150, 4, 38}}}, {}});
+    cases.push_back(
+        {"rotary_told" + at, Op::kRotary, attrs, {{{2, 7, 3, 10}}, Ids({2, 7}, 90)}, {}});
   }
 }
 
@@ -241,6 +243,38 @@ void AddSegments(std::vector<OpCase>& cases) {
                      {Ids(dims, 4)},
                      {},
                      false});
+  }
+}
+
+// One token in each row of the batch: several of them might be given one place.
+void AddPagedAttention(std::vector<OpCase>& cases) {
+  struct Row {
+    const char* name;
+    int64_t b, h, g, e, pages, page_tokens, text_pages;
+  };
+  const std::vector<Row> rows = {{"one", 1, 1, 1, 4, 3, 2, 2},
+                                 {"grouped", 3, 6, 2, 5, 7, 3, 4},
+                                 {"whole_vectors", 2, 4, 4, 64, 9, 16, 5},
+                                 {"multi_query", 2, 3, 1, 20, 5, 5, 3}};
+  for (const Row& r : rows) {
+    for (const int64_t window : {0, 4}) {
+      Attrs attrs;
+      if (window > 0) attrs.Set("window", window);
+      const ir::Dims kv = {r.b, 1, r.g, r.e};
+      cases.push_back({std::string("paged_attention_") + r.name + (window > 0 ? "_window" : ""),
+                       Op::kPagedAttention,
+                       attrs,
+                       {{{r.b, 1, r.h, r.e}},
+                        {kv},
+                        {kv},
+                        {{r.b, r.pages, 2, r.g, r.page_tokens, r.e}},
+                        Ids({r.b, 1, r.text_pages}, r.pages),
+                        Ids({r.b, 1}, 1),
+                        Ids({r.b, 1}, r.text_pages * r.page_tokens)},
+                       {},
+                       false,
+                       1e-5});
+    }
   }
 }
 
@@ -501,6 +535,7 @@ std::vector<OpCase> MakeCases() {
   AddNorms(cases);
   AddEmbedding(cases);
   AddSegments(cases);
+  AddPagedAttention(cases);
   AddAttention(cases);
   AddLosses(cases);
   AddOptimizers(cases);

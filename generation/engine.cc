@@ -1,0 +1,77 @@
+#include "generation/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace meshwright::generation {
+
+Engine::Engine(const BatchLimits& limits, StepLogits steps)
+    : limits_(limits), steps_(std::move(steps)), scheduler_(limits) {}
+
+Result<int64_t> Engine::Add(Request request, Listener listener) {
+  MW_TRY(CheckSampling(request.sampling));
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (prompt > limits_.positions) {
+    return Fail(InvalidArgument(
+        fmt::format("the prompt has {} tokens, and the model has {} positions: shorten the prompt",
+                    prompt, limits_.positions)));
+  }
+  const int64_t id = next_id_++;
+  // The last token of a text is never computed.
+  const int64_t longest = std::min(prompt + request.max_new_tokens - 1, limits_.positions);
+  MW_TRY(scheduler_.Add(id, request.prompt, longest));
+  Text& text = texts_[id];
+  text.tokens = request.prompt;
+  text.request = std::move(request);
+  text.listener = std::move(listener);
+  return id;
+}
+
+void Engine::Cancel(int64_t id) {
+  scheduler_.Remove(id);
+  texts_.erase(id);
+}
+
+Status Engine::Step() {
+  const Batch batch = scheduler_.Next();
+  MW_CHECK(!batch.tokens.empty()) << scheduler_.waiting() << " texts wait for nothing";
+  MW_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> logits, steps_(batch));
+  MW_CHECK(logits.size() == batch.wanted.size())
+      << logits.size() << " logits for " << batch.wanted.size() << " texts";
+  for (size_t i = 0; i < batch.wanted.size(); ++i) Take(batch.wanted[i].id, logits[i]);
+  return OkStatus();
+}
+
+void Engine::Take(int64_t id, const std::vector<double>& logits) {
+  const auto it = texts_.find(id);
+  if (it == texts_.end()) return;  // cancelled by a listener of this step
+  Text& text = it->second;
+  const Request& request = text.request;
+  const int32_t token = NextToken(logits, text.tokens, request.sampling,
+                                  {request.seed, request.number, text.tokens.size()});
+  text.tokens.push_back(token);
+  if (request.stops.contains(token)) {
+    const auto on_stop = text.listener.on_stop;
+    if (on_stop) on_stop(token);
+    return End(id, Finish::kStop);
+  }
+  if (!text.listener.on_token(token)) return Cancel(id);
+  if (!texts_.contains(id)) return;
+  const auto length = static_cast<int64_t>(text.tokens.size());
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (length - prompt >= request.max_new_tokens) return End(id, Finish::kLength);
+  if (length > limits_.positions) return End(id, Finish::kFull);
+  scheduler_.Took(id, token);
+}
+
+void Engine::End(int64_t id, Finish finish) {
+  const Listener listener = std::move(texts_.at(id).listener);
+  Cancel(id);
+  if (listener.on_end) listener.on_end(finish);
+}
+
+}  // namespace meshwright::generation

@@ -1,0 +1,74 @@
+#include "generation/page_pool.h"
+
+#include "base/check.h"
+
+namespace meshwright::generation {
+
+PagePool::PagePool(int64_t pages, int64_t page_tokens)
+    : page_tokens_(page_tokens), pages_(static_cast<size_t>(pages)) {
+  for (int32_t page = 0; page < pages; ++page) Free(page);
+}
+
+PagePool::Beginning PagePool::Find(std::span<const int32_t> text, int64_t most) const {
+  Beginning found;
+  for (int64_t i = 0; i < most && (i + 1) * page_tokens_ <= static_cast<int64_t>(text.size());
+       ++i) {
+    const auto tokens =
+        text.subspan(static_cast<size_t>(i * page_tokens_), static_cast<size_t>(page_tokens_));
+    const auto it = named_.find({found.last, {tokens.begin(), tokens.end()}});
+    if (it == named_.end()) break;
+    found.pages.push_back(it->second.page);
+    found.last = it->second.name;
+    if (pages_[static_cast<size_t>(it->second.page)].holders == 0) ++found.free;
+  }
+  return found;
+}
+
+void PagePool::Hold(const std::vector<int32_t>& pages) {
+  for (const int32_t page : pages) {
+    Page& held = Of(page);
+    if (held.holders++ == 0) free_.erase({held.freed, page});
+  }
+}
+
+int32_t PagePool::Take() {
+  MW_CHECK(!free_.empty()) << "all pages are held";
+  const int32_t page = free_.begin()->second;
+  Page& taken = Of(page);
+  if (taken.name != kNoPage) named_.erase(taken.content);
+  taken.name = kNoPage;
+  taken.content = {};
+  Hold({page});
+  return page;
+}
+
+void PagePool::Release(const std::vector<int32_t>& pages) {
+  for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
+    MW_CHECK(Of(*page).holders > 0) << "page " << *page << " is free";
+    if (--Of(*page).holders == 0) Free(*page);
+  }
+}
+
+PageName PagePool::Name(int32_t page, PageName before, std::span<const int32_t> tokens) {
+  Content content{before, {tokens.begin(), tokens.end()}};
+  const auto [it, fresh] = named_.try_emplace(content, Named{page, last_name_ + 1});
+  if (!fresh) return it->second.name;
+  Page& named = Of(page);
+  MW_CHECK(named.holders > 0 && named.name == kNoPage) << "page " << page << " has a name";
+  named.content = std::move(content);
+  named.name = ++last_name_;
+  return named.name;
+}
+
+PagePool::Page& PagePool::Of(int32_t page) {
+  MW_CHECK(page >= 0 && static_cast<size_t>(page) < pages_.size()) << "page " << page;
+  return pages_[static_cast<size_t>(page)];
+}
+
+void PagePool::Free(int32_t page) {
+  Page& freed = Of(page);
+  freed.freed = clock_++;
+  free_.emplace(freed.freed, page);
+}
+
+}  // namespace meshwright::generation

@@ -1,0 +1,135 @@
+#include "generation/paged_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace meshwright::generation {
+namespace {
+
+using client::PagedSize;
+using client::Tensor;
+
+// The smallest program that holds the batch. REQUIRES that one does.
+const PagedSize& SizeFor(const std::vector<PagedSize>& sizes, const Batch& batch) {
+  const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const PagedSize& size) {
+    return static_cast<size_t>(size.tokens) >= batch.tokens.size() &&
+           static_cast<size_t>(size.rows) >= batch.wanted.size();
+  });
+  MW_CHECK(it != sizes.end()) << batch.tokens.size() << " tokens in a step";
+  return *it;
+}
+
+client::Feeds FeedsOf(const client::PageShape& shape, const PagedSize& size, const Batch& batch) {
+  const auto tokens = static_cast<size_t>(size.tokens);
+  std::vector<int32_t> ids(tokens);
+  std::vector<int32_t> rows(tokens, -1);
+  std::vector<int32_t> positions(tokens);
+  std::vector<int32_t> wanted(static_cast<size_t>(size.rows));
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    ids[i] = batch.tokens[i].token;
+    rows[i] = batch.tokens[i].row;
+    positions[i] = batch.tokens[i].position;
+  }
+  for (size_t i = 0; i < batch.wanted.size(); ++i) {
+    wanted[i] = static_cast<int32_t>(batch.wanted[i].place);
+  }
+  return {{"tokens", Tensor::Of<int32_t>({1, size.tokens}, ids)},
+          {"row", Tensor::Of<int32_t>({1, size.tokens}, rows)},
+          {"position", Tensor::Of<int32_t>({1, size.tokens}, positions)},
+          {"table", Tensor::Of<int32_t>({1, shape.texts, shape.text_pages()}, batch.table)},
+          {"wanted", Tensor::Of<int32_t>({1, size.rows}, wanted)}};
+}
+
+}  // namespace
+
+BatchLimits PagedPlan::limits() const {
+  BatchLimits limits;
+  limits.pages = shape.pages;
+  limits.page_tokens = shape.page_tokens;
+  limits.texts = shape.texts;
+  limits.positions = shape.positions;
+  limits.tokens = sizes.back().tokens;
+  limits.spare_pages = std::min(shape.texts, shape.pages / 16);
+  return limits;
+}
+
+Result<PagedPlan> PlanPages(const PagedOptions& options) {
+  for (const auto& [name, value] :
+       {std::pair("positions", options.positions), std::pair("texts", options.texts),
+        std::pair("tokens", options.tokens), std::pair("page_tokens", options.page_tokens)}) {
+    if (value >= 1) continue;
+    return Fail(InvalidArgument(fmt::format("{} is {}; at least 1", name, value)));
+  }
+  if (options.tokens < options.texts) {
+    return Fail(InvalidArgument(
+        fmt::format("a step of {} tokens has none for some of {} texts; give it as many at least",
+                    options.tokens, options.texts)));
+  }
+  PagedPlan plan;
+  plan.shape.texts = options.texts;
+  plan.shape.positions = options.positions;
+  plan.shape.page_tokens = options.page_tokens;
+  plan.shape.pages = options.pages > 0 ? options.pages : options.texts * plan.shape.text_pages();
+  for (const int64_t tokens : {int64_t{1}, options.texts, options.tokens}) {
+    if (!plan.sizes.empty() && plan.sizes.back().tokens == tokens) continue;
+    plan.sizes.push_back({tokens, std::min(tokens, options.texts)});
+  }
+  return plan;
+}
+
+Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunctions& functions,
+                                PagedPlan plan, const std::string& name) {
+  const ir::Graph& main = of.main().graph;
+  const bool wide = std::any_of(main.values.begin(), main.values.end(), [](const ir::Value& value) {
+    return value.type.dtype == ir::DType::kF64;
+  });
+  const ir::DType dtype = wide ? ir::DType::kF64 : ir::DType::kF32;
+  plan.shape.dtype = wide ? dtype : of.train.compute_dtype;
+  if (of.parallel.data > 1) {
+    return Fail(InvalidArgument(fmt::format(
+        "parallel.data is {}: replicas would all write the same texts; use 1", of.parallel.data)));
+  }
+  of.parallel.data = 1;
+  of.name = name;
+  of.data.blob = {};
+  of.data.streams.clear();
+  of.train.global_batch = 1;
+  of.save_weights = false;
+  of.checkpoint = {};
+  of.programs.clear();
+  // The largest decides the layout.
+  for (auto size = plan.sizes.rbegin(); size != plan.sizes.rend(); ++size) {
+    MW_ASSIGN_OR_RETURN(ir::JobProgram program,
+                        client::PagedProgram(plan.shape, *size, functions, dtype));
+    of.programs.push_back(std::move(program));
+  }
+  of.driver = {ir::DriverKind::kClient, "", 0, 0};
+  return of;
+}
+
+StepLogits StepsOf(client::Session& session, const PagedPlan& plan) {
+  return [&session, plan](const Batch& batch) -> Result<std::vector<std::vector<double>>> {
+    const PagedSize& size = SizeFor(plan.sizes, batch);
+    const std::string program = client::PagedProgramName(size.tokens);
+    client::CallOptions options;
+    options.fetch = !batch.wanted.empty();
+    MW_ASSIGN_OR_RETURN(const client::Answer answer,
+                        session.Run(program, FeedsOf(plan.shape, size, batch), options));
+    std::vector<std::vector<double>> logits;
+    for (size_t i = 0; i < batch.wanted.size(); ++i) {
+      const auto it = answer.tensors.find("logits");
+      if (it == answer.tensors.end()) {
+        return Fail(Internal(fmt::format("program '{}' gave out no logits", program)));
+      }
+      logits.push_back(it->second.RealsOfRow(0, static_cast<int64_t>(i)));
+    }
+    return logits;
+  };
+}
+
+}  // namespace meshwright::generation
