@@ -31,7 +31,7 @@ class GptNeox {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, fmt::format("gpt_neox.layers.{}", i));
     }
-    x = b_.LayerNorm(x, "gpt_neox.final_layer_norm", config_.epsilon);
+    x = b_.LayerNorm(b_.Wanted(x), "gpt_neox.final_layer_norm", config_.epsilon);
     const ValueId head = config_.tied ? embedding : b_.Param("embed_out.weight", table);
     return b_.Einsum("bsd,vd->bsv", x, head);
   }

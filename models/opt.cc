@@ -32,6 +32,7 @@ class Opt {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, fmt::format("model.decoder.layers.{}", i));
     }
+    x = b_.Wanted(x);
     if (config_.norm_before && config_.final_norm) {
       x = b_.LayerNorm(x, "model.decoder.final_layer_norm", config_.epsilon);
     }
@@ -52,7 +53,8 @@ class Opt {
     }
     const ValueId places = b_.Param("model.decoder.embed_positions.weight",
                                     {config_.positions + kRowsInFront, config_.width});
-    return b_.AddTo(x, b_.Slice(places, 0, kRowsInFront, dims[1]));
+    const ValueId counted = b_.Slice(places, 0, kRowsInFront, config_.positions);
+    return b_.AddTo(x, b_.AtPositions(counted, tokens));
   }
 
   ValueId Block(ValueId x, const std::string& name) {
