@@ -12,6 +12,7 @@
 #include "base/failpoint.h"
 #include "base/file.h"
 #include "checkpoint/folder.h"
+#include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "ir/element_value.h"
 
@@ -67,14 +68,15 @@ namespace {
 using Weights = std::map<std::string, Exported>;
 
 // These weights as one file.
-Status WriteWeights(Reader& reader, const Weights& weights, const std::string& path) {
+Status WriteWeights(Reader& reader, const Weights& weights, const std::string& path,
+                    const std::map<std::string, std::string>& metadata) {
   std::vector<formats::TensorSpec> specs;
   for (const auto& [name, weight] : weights) {
     MW_ASSIGN_OR_RETURN(formats::ExportLayout layout,
                         formats::ExportLayoutOf(*weight.param, weight.type));
     specs.push_back({std::move(layout.name), std::move(layout.type)});
   }
-  MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, specs));
+  MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, specs, metadata));
   for (const auto& [name, weight] : weights) {
     for (const StoredBox& stored : weight.stored->boxes) {
       MW_ASSIGN_OR_RETURN(std::vector<std::byte> bytes,
@@ -124,21 +126,37 @@ class SaveSource final : public ByteSource {
 Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& path,
                      std::optional<ir::DType> dtype) {
   MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
-  return WriteWeights(reader, weights, path);
+  return WriteWeights(reader, weights, path, formats::AdapterMetadata(model));
 }
+
+namespace {
+
+// Of a model with adapters: the weights with these added, and beside them the adapters alone.
+Status ExportTuned(Reader& reader, const ir::Graph& model, const std::string& folder,
+                   std::optional<ir::DType> dtype) {
+  MW_ASSIGN_OR_RETURN(const TempDir temporary, TempDir::Make("meshwright-tuned"));
+  const std::string path = temporary.File("tuned.safetensors");
+  MW_TRY(ExportWeights(reader, model, path));
+  MW_ASSIGN_OR_RETURN(const auto tuned, formats::SafetensorsFile::Open(path));
+  MW_TRY(formats::WriteAdapter(*tuned, folder + "/adapter", ""));
+  return formats::MergeAdapter(*tuned, folder + "/model.safetensors", dtype);
+}
+
+}  // namespace
 
 Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& folder,
                     std::optional<ir::DType> dtype, int64_t most_file_bytes) {
-  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
   MW_TRY(MakeDirs(folder));
+  if (!formats::AdapterMetadata(model).empty()) return ExportTuned(reader, model, folder, dtype);
+  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
   const std::vector<Weights> files = CutIntoFiles(weights, most_file_bytes);
-  if (files.size() == 1) return WriteWeights(reader, weights, folder + "/model.safetensors");
+  if (files.size() == 1) return WriteWeights(reader, weights, folder + "/model.safetensors", {});
   nlohmann::ordered_json index = {{"metadata", nlohmann::ordered_json::object()},
                                   {"weight_map", nlohmann::ordered_json::object()}};
   int64_t total_bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
-    MW_TRY(WriteWeights(reader, files[i], folder + "/" + name));
+    MW_TRY(WriteWeights(reader, files[i], folder + "/" + name, {}));
     for (const auto& [param, weight] : files[i]) {
       MW_ASSIGN_OR_RETURN(const formats::ExportLayout layout,
                           formats::ExportLayoutOf(*weight.param, weight.type));

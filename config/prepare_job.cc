@@ -84,6 +84,29 @@ ir::FaultToleranceSpec Tolerance(const JobConfig& config) {
   return spec;
 }
 
+// The groups in the order in which they count.
+Result<client::FineTuning> TuningOf(const JobConfig& config) {
+  client::FineTuning tuning;
+  tuning.lora = config.lora;
+  tuning.terms = config.loss_terms;
+  // Beside adapters everything else is frozen already.
+  if (!config.trainable.empty() && config.lora.rank == 0) {
+    tuning.groups.push_back({.pattern = "*", .frozen = true});
+  }
+  for (const std::string& pattern : config.trainable) {
+    tuning.groups.push_back({.pattern = pattern, .frozen = false});
+  }
+  for (const std::string& pattern : config.frozen) {
+    tuning.groups.push_back({.pattern = pattern, .frozen = true});
+  }
+  for (const std::string& text : config.param_groups) {
+    auto group = ir::ParseParamGroup(text);
+    if (!group) return Fail(group.error().WithContext("optimizer.param_groups"));
+    tuning.groups.push_back(*std::move(group));
+  }
+  return tuning;
+}
+
 }  // namespace
 
 Status AtKey(const Status& status, const JobConfig& config) {
@@ -118,7 +141,8 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   builder.Program(std::move(predict));
   auto request = builder.Build(prepared.model.functions);
   if (!request) return Fail(AtKey(request.error(), config));
-  prepared.request = *std::move(request);
+  MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, TuningOf(config));
+  MW_ASSIGN_OR_RETURN(prepared.request, client::WithFineTuning(*std::move(request), tuning));
   const Status checked = search::CheckJob(prepared.request);
   if (!checked.ok()) return Fail(AtKey(checked, config));
   return prepared;

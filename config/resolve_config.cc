@@ -56,6 +56,21 @@ Status ResolveBatch(JobConfig& config, const std::string& file) {
   return OkStatus();
 }
 
+// Two names of one thing.
+Status ResolveAccumulation(JobConfig& config, const std::string& file) {
+  const int64_t steps = config.accumulation_steps;
+  int64_t& microbatches = config.parallel.microbatches;
+  if (steps == 0) return OkStatus();
+  if (microbatches != 0 && microbatches != steps) {
+    return InvalidArgument(fmt::format(
+        "{}: training.gradient_accumulation_steps {} is not "
+        "parallelism.pipeline_parallel_microbatches {}, which is the same thing; set one of them",
+        Where(config, "training.gradient_accumulation_steps", file), steps, microbatches));
+  }
+  microbatches = steps;
+  return OkStatus();
+}
+
 Status ResolveSchedule(JobConfig& config, const std::string& file) {
   ir::OptimizerSpec& optimizer = config.optimizer;
   const int64_t steps = config.train.steps;
@@ -140,6 +155,10 @@ void NoteUnused(JobConfig& config) {
        "checkpoint.async_mode has no effect without checkpoint.enable");
   note(config.origins.contains("checkpoint.export_dtype") && !config.checkpoint.last_save_in_hf,
        "checkpoint.export_dtype has no effect without checkpoint.last_save_in_hf");
+  note(config.lora.rank == 0 && (!config.lora.target_modules.empty() ||
+                                 !config.lora.modules_to_save.empty() ||
+                                 !config.adapter_path.empty()),
+       "the keys of [lora] have no effect with lora.rank 0");
   note(!config.hf_path.empty() && !config.model.flavor.empty(),
        "model.flavor has no effect with model.hf_path");
 }
@@ -149,6 +168,7 @@ void NoteUnused(JobConfig& config) {
 Status ResolveConfig(JobConfig& config, const std::string& file) {
   MW_TRY(CheckName(config, file));
   MW_TRY(ResolveBatch(config, file));
+  MW_TRY(ResolveAccumulation(config, file));
   MW_TRY(ResolveSchedule(config, file));
   NoteUnused(config);
   return OkStatus();

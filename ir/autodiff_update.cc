@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "base/check.h"
 #include "ir/autodiff.h"
 #include "ir/builder.h"
+#include "ir/param_groups.h"
 
 namespace meshwright::ir {
 namespace {
@@ -45,16 +47,12 @@ class UpdateAppender {
     const std::vector<ValueId> clip =
         builder_.Add(Op::kClipMultiplier, {SumOfSquares(), count}, {{"max_norm", spec_.max_norm}});
     MW_CHECK(clip.size() == 2) << "clip_multiplier gives a multiplier and a norm";
-    const ValueId rate = LearningRate({{"lr", spec_.lr},
-                                       {"min_lr", spec_.min_lr},
-                                       {"warmup_steps", spec_.warmup_steps},
-                                       {"total_steps", spec_.total_steps},
-                                       {"schedule", spec_.schedule}});
+    const ValueId rate = RateOf(1);
     for (const Param& param : params_) {
       if (param.sign_rate) {
         AppendSigned(param, clip[0]);
       } else {
-        AppendParam(param, clip[0], rate);
+        AppendParam(param, clip[0], RateOf(param.rate_factor));
       }
     }
     builder_.SetOutput("loss", builder_.AddOne(Op::kDivide, {loss_sum, count}));
@@ -69,7 +67,8 @@ class UpdateAppender {
     std::string name;
     ValueId value;
     ValueId grad;
-    bool decays = false;
+    double weight_decay = 0;
+    double rate_factor = 1;
     std::optional<double> sign_rate;
   };
 
@@ -77,13 +76,20 @@ class UpdateAppender {
     bool any = false;
     for (NodeId id : graph_.NodesOf(Op::kParam)) {
       const Node& node = graph_.node(id);
+      if (IsFrozen(node)) continue;
       const std::string name = node.attrs.Str("name");
       const ValueId grad = graph_.Output("grad/" + name);
       if (!grad.valid()) {
         return InvalidArgument(fmt::format(
             "graph \"{}\" has no output \"grad/{}\": differentiate it first", graph_.name, name));
       }
-      params_.push_back({name, node.outputs[0], grad, node.attrs.Int("decay") == 1, {}});
+      const double decay = node.attrs.Int("decay") == 1 ? spec_.weight_decay : 0.0;
+      params_.push_back({name,
+                         node.outputs[0],
+                         grad,
+                         node.attrs.Real(kWeightDecayAttr, decay),
+                         node.attrs.Real(kRateFactorAttr, 1),
+                         {}});
       if (node.attrs.Has("sign_rate")) params_.back().sign_rate = node.attrs.Real("sign_rate");
       any = any || !params_.back().sign_rate;
     }
@@ -98,6 +104,19 @@ class UpdateAppender {
       squares.push_back(builder_.AddOne(Op::kSumSquares, {param.grad}));
     }
     return builder_.AddOne(Op::kSum, squares);
+  }
+
+  // One node for all params of a factor.
+  ValueId RateOf(double factor) {
+    const auto [it, fresh] = rates_.try_emplace(factor);
+    if (fresh) {
+      it->second = LearningRate({{"lr", spec_.lr * factor},
+                                 {"min_lr", spec_.min_lr * factor},
+                                 {"warmup_steps", spec_.warmup_steps},
+                                 {"total_steps", spec_.total_steps},
+                                 {"schedule", spec_.schedule}});
+    }
+    return it->second;
   }
 
   // In the widest dtype of the params, so that an f64 run is f64 throughout.
@@ -119,7 +138,7 @@ class UpdateAppender {
   }
 
   void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
-    Attrs attrs = {{"weight_decay", param.decays ? spec_.weight_decay : 0.0}};
+    Attrs attrs = {{"weight_decay", param.weight_decay}};
     if (spec_.name == "sgd") {
       const std::string m_name = "opt.m/" + param.name;
       attrs.Set("momentum", spec_.momentum);
@@ -163,6 +182,7 @@ class UpdateAppender {
   const OptimizerSpec& spec_;
   Builder builder_;
   std::vector<Param> params_;
+  std::map<double, ValueId> rates_;  // by factor
 };
 
 }  // namespace

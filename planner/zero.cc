@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ir/param_groups.h"
+
 namespace meshwright::planner {
 namespace {
 
@@ -30,6 +32,7 @@ class ZeroPass {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (IsOptimizer(graph_.nodes[i])) SplitOptimizer(i);
     }
+    if (layout_.zero == 3) SplitFrozen();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) SumPartials(i);
     NoteWhole();
     if (layout_.zero == 3) ReadShardedParams(graph_, strategies_.params, strategies_);
@@ -69,6 +72,17 @@ class ZeroPass {
     }
     if (layout_.zero == 3) strategies_.params[name] = *split;
     SplitGradient(node.inputs[1], *split);
+  }
+
+  // What is read only has no update: replicas hold blocks of it all the same.
+  void SplitFrozen() {
+    for (const NodeId id : graph_.NodesOf(Op::kParam)) {
+      const Node& param = graph_.node(id);
+      if (!ir::IsFrozen(param)) continue;
+      Sharding& sharding = strategies_.params.at(param.attrs.Str("name"));
+      const auto split = SplitOverData(graph_.type(param.outputs[0]), sharding);
+      if (split) sharding = *split;
+    }
   }
 
   void SplitGradient(ValueId gradient, const Sharding& split) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "ir/param_groups.h"
 #include "search/open_choices.h"
 
 namespace meshwright::search {
@@ -38,6 +39,7 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
     const int64_t gradient_bytes =
         std::min(ir::DTypeBytes(type.dtype), ir::DTypeBytes(job.train.compute_dtype));
     weights += type.bytes();
+    if (ir::IsFrozen(graph.node(id))) continue;
     optimizer += states * type.elements() * ir::DTypeBytes(kept);
     gradients += type.elements() * gradient_bytes;
   }

@@ -91,9 +91,13 @@ Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
         return Internal(fmt::format("the model has no weight '{}' of rank {}", name, rank));
       }
       const ir::TensorType& logical = loss.type(param->second->outputs[0]);
-      MW_ASSIGN_OR_RETURN(std::vector<std::byte> tile,
-                          formats::ReadLogicalTile(file, *param->second, logical, slot.box));
-      MW_TRY(runtime.WritePersistent(rank, name, tile));
+      const auto tile = formats::ReadLogicalTile(file, *param->second, logical, slot.box);
+      if (!tile && formats::MayBeDrawn(*param->second) &&
+          tile.error().code() == StatusCode::kNotFound) {
+        continue;
+      }
+      MW_TRY(tile);
+      MW_TRY(runtime.WritePersistent(rank, name, *tile));
     }
   }
   return OkStatus();
