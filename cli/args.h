@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/adapter_args.h"
 
 namespace meshwright::cli {
 
@@ -264,7 +265,7 @@ using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
                  PredictArgs, GenerateArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs,
                  CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VerifyArgs,
-                 VisualizeArgs, ConfigArgs, TokenizerArgs>;
+                 VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs>;
 
 struct Invocation {
   GlobalArgs global;

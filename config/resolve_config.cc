@@ -155,9 +155,8 @@ void NoteUnused(JobConfig& config) {
        "checkpoint.async_mode has no effect without checkpoint.enable");
   note(config.origins.contains("checkpoint.export_dtype") && !config.checkpoint.last_save_in_hf,
        "checkpoint.export_dtype has no effect without checkpoint.last_save_in_hf");
-  note(config.lora.rank == 0 && (!config.lora.target_modules.empty() ||
-                                 !config.lora.modules_to_save.empty() ||
-                                 !config.adapter_path.empty()),
+  note(config.lora.rank == 0 && config.adapter_path.empty() &&
+           (!config.lora.target_modules.empty() || !config.lora.modules_to_save.empty()),
        "the keys of [lora] have no effect with lora.rank 0");
   note(!config.hf_path.empty() && !config.model.flavor.empty(),
        "model.flavor has no effect with model.hf_path");
