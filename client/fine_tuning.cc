@@ -15,8 +15,8 @@ Result<ir::JobRequest> WithFineTuning(ir::JobRequest job, const FineTuning& tuni
     MW_ASSIGN_OR_RETURN(program.graph, ir::WithParamGroups(program.graph, tuning.groups));
     MW_ASSIGN_OR_RETURN(program.graph, ir::WithLossTerms(program.graph, tuning.terms));
     if (ir::CountTrained(program.graph).trained > 0) continue;
-    return Fail(InvalidArgument(fmt::format(
-        "all params of the job '{}' are frozen: there is nothing to train", job.name)));
+    return Fail(InvalidArgument(
+        fmt::format("all params of the job '{}' are frozen: there is nothing to train", job.name)));
   }
   MW_TRY(ir::ValidateJob(job));
   return job;

@@ -45,14 +45,14 @@ struct JobConfig {
   std::string validation_path;
   std::string tokenizer = "byte";
   std::string dtype = "float32";
-  int64_t local_batch_size = 0;   // rows per data-parallel replica; 0: see global_batch_size
-  int64_t global_batch_size = 0;  // 0: local_batch_size x replicas, or 8
+  int64_t local_batch_size = 0;    // rows per data-parallel replica; 0: see global_batch_size
+  int64_t global_batch_size = 0;   // 0: local_batch_size x replicas, or 8
   int64_t accumulation_steps = 0;  // pieces of a replica's batch; 0: as parallel.microbatches says
 
   ir::LoraSpec lora;
-  std::string adapter_path;             // folder with adapters to start from
-  std::vector<std::string> frozen;      // patterns of params
-  std::vector<std::string> trainable;   // patterns; any: all others are frozen
+  std::string adapter_path;               // folder with adapters to start from
+  std::vector<std::string> frozen;        // patterns of params
+  std::vector<std::string> trainable;     // patterns; any: all others are frozen
   std::vector<std::string> param_groups;  // as ir::ParseParamGroup reads them
   ir::LossTerms loss_terms;
 

@@ -9,16 +9,17 @@ std::vector<ConfigKey> OptimizerKeys() {
        "Optimizer.",
        MW_AT(optimizer.name),
        KeyKind::kChoice,
-       {"adamw", "sgd"}},
+       {"adamw", "sgd", "lion"}},
       {"optimizer", "lr", "Peak learning rate.", MW_AT(optimizer.lr)},
-      {"optimizer", "beta1", "AdamW.", MW_AT(optimizer.beta1)},
-      {"optimizer", "beta2", "AdamW.", MW_AT(optimizer.beta2)},
+      {"optimizer", "beta1", "AdamW and Lion.", MW_AT(optimizer.beta1)},
+      {"optimizer", "beta2", "AdamW and Lion, which usually has 0.99.", MW_AT(optimizer.beta2)},
       {"optimizer", "eps", "AdamW.", MW_AT(optimizer.eps)},
       {"optimizer", "weight_decay", "Decoupled; applies to matrices, not to biases and norms.",
        MW_AT(optimizer.weight_decay)},
       {"optimizer", "momentum", "SGD only.", MW_AT(optimizer.momentum)},
       {"optimizer", "param_groups",
-       "Params with settings of their own, each as \"PATTERN: lr_factor=2, weight_decay=0\"; of two "
+       "Params with settings of their own, each as \"PATTERN: lr_factor=2, weight_decay=0\"; of "
+       "two "
        "for one param the later counts (docs/fine-tuning.md).",
        MW_AT(param_groups)},
       {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
@@ -68,7 +69,8 @@ std::vector<ConfigKey> TrainingKeys() {
        "stays as it is.",
        MW_AT(accumulation_steps)},
       {"training", "frozen",
-       "Patterns of params that are not trained, such as \"*.wte.weight\": no gradient, no optimizer "
+       "Patterns of params that are not trained, such as \"*.wte.weight\": no gradient, no "
+       "optimizer "
        "state.",
        MW_AT(frozen)},
       {"training", "trainable",
@@ -121,7 +123,8 @@ std::vector<ConfigKey> LoraKeys() {
        "Modules that get adapters: \"q_proj\" fits every module whose name ends so; \"all-linear\" "
        "fits all but the head.",
        MW_AT(lora.target_modules)},
-      {"lora", "modules_to_save", "Modules that are trained as a whole and saved with the adapters.",
+      {"lora", "modules_to_save",
+       "Modules that are trained as a whole and saved with the adapters.",
        MW_AT(lora.modules_to_save)},
       {"lora", "adapter_path",
        "Folder with adapter_model.safetensors to start from; none: adapters are drawn.",

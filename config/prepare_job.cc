@@ -95,17 +95,17 @@ Status Adopt(const JobConfig& config, const char* key, T& own, const T& of_file)
     return OkStatus();
   }
   if (own == of_file) return OkStatus();
-  return InvalidArgument(fmt::format("{}: {} is {}, but the adapters of lora.adapter_path have {}; "
-                                     "leave it out",
-                                     origin->second, key, own, of_file));
+  return InvalidArgument(
+      fmt::format("{}: {} is {}, but the adapters of lora.adapter_path have {}; "
+                  "leave it out",
+                  origin->second, key, own, of_file));
 }
 
 // Adapters that a job starts from say what they are.
 Result<ir::LoraSpec> LoraOf(const JobConfig& config) {
   ir::LoraSpec lora = config.lora;
   if (config.adapter_path.empty()) return lora;
-  const std::string path =
-      fmt::format("{}/{}", AdapterFolder(config), formats::kAdapterConfig);
+  const std::string path = fmt::format("{}/{}", AdapterFolder(config), formats::kAdapterConfig);
   const auto text = ReadFile(path);
   if (!text) return Fail(text.error().WithContext("lora.adapter_path"));
   const auto found = formats::ParseAdapterConfig(*text);
@@ -180,9 +180,8 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   MW_ASSIGN_OR_RETURN(prepared.request, client::WithFineTuning(*std::move(request), tuning));
   const ir::TrainedCount count = ir::CountTrained(prepared.request.main().graph);
   if (count.trained < count.all) {
-    prepared.model.notes.push_back(
-        fmt::format("{} of {} params are trained, the others are frozen", FormatCount(count.trained),
-                    FormatCount(count.all)));
+    prepared.model.notes.push_back(fmt::format("{} of {} params are trained, the others are frozen",
+                                               FormatCount(count.trained), FormatCount(count.all)));
   }
   const Status checked = search::CheckJob(prepared.request);
   if (!checked.ok()) return Fail(AtKey(checked, config));

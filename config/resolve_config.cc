@@ -118,8 +118,10 @@ void NoteUnused(JobConfig& config) {
   const auto note = [&](bool unused, const char* text) {
     if (unused) config.notes.emplace_back(text);
   };
-  note(optimizer.name == "adamw" && optimizer.momentum != 0,
-       "optimizer.momentum has no effect with adamw; beta1 is its counterpart");
+  note(optimizer.name != "sgd" && optimizer.momentum != 0,
+       "optimizer.momentum has no effect but with sgd; beta1 is its counterpart");
+  note(optimizer.name == "lion" && optimizer.eps != defaults.eps,
+       "optimizer.eps has no effect with lion");
   note(optimizer.name == "sgd" &&
            (optimizer.beta1 != defaults.beta1 || optimizer.beta2 != defaults.beta2 ||
             optimizer.eps != defaults.eps),

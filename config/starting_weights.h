@@ -18,7 +18,7 @@ struct StartingWeights {
   // A safetensors file, or the index of one that is in shards (formats/sharded_safetensors.h);
   // empty: random initialisation.
   std::string path;
-  std::string key;   // that named it: "model.hf_path = \"llama\""; for messages
+  std::string key;           // that named it: "model.hf_path = \"llama\""; for messages
   std::string adapter = {};  // PEFT's folder, whose adapters come beside the weights; or ""
   std::string note = {};     // for people, where the folder has weights that are not taken; or ""
 };

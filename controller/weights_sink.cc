@@ -28,9 +28,8 @@ Status WeightsSink::Open(MeshGeneration mesh_gen, const std::string& path,
     tensors.push_back(formats::TensorSpec{layout.name, layout.type});
     file->params[param.attrs.Str("name")] = &param;
   }
-  MW_ASSIGN_OR_RETURN(
-      file->writer,
-      formats::SafetensorsWriter::Create(path, tensors, formats::AdapterMetadata(*loss)));
+  MW_ASSIGN_OR_RETURN(file->writer, formats::SafetensorsWriter::Create(
+                                        path, tensors, formats::AdapterMetadata(*loss)));
   file->loss = std::move(loss);
   const MutexLock lock(mutex_);
   files_[mesh_gen.value()] = std::move(file);

@@ -36,11 +36,13 @@ std::string WeightOf(std::string_view name) {
 // What would change the numbers and is not there.
 Status RefuseOthers(const Json& json) {
   const auto refuse = [](const char* key, const std::string& value) {
-    return Unimplemented(fmt::format("{} = {} is not supported: adapters are plain LoRA", key, value));
+    return Unimplemented(
+        fmt::format("{} = {} is not supported: adapters are plain LoRA", key, value));
   };
   if (json.value("peft_type", "") != "LORA") {
-    return Unimplemented(fmt::format("peft_type is {}; only LORA is supported",
-                                     json.contains("peft_type") ? json["peft_type"].dump() : "not there"));
+    return Unimplemented(
+        fmt::format("peft_type is {}; only LORA is supported",
+                    json.contains("peft_type") ? json["peft_type"].dump() : "not there"));
   }
   for (const char* key : {"use_dora", "lora_bias", "use_qalora"}) {
     if (json.contains(key) && json[key] == true) return refuse(key, "true");
@@ -233,8 +235,8 @@ class Merger {
 Result<AdapterConfig> RequireConfig(const SafetensorsFile& tuned) {
   MW_ASSIGN_OR_RETURN(const std::optional<AdapterConfig> config, AdapterConfigOf(tuned));
   if (config) return *config;
-  return Fail(InvalidArgument(fmt::format(
-      "{} has no adapters: it is not what a job with lora.rank wrote", tuned.path())));
+  return Fail(InvalidArgument(
+      fmt::format("{} has no adapters: it is not what a job with lora.rank wrote", tuned.path())));
 }
 
 }  // namespace
@@ -258,21 +260,20 @@ Result<AdapterConfig> ParseAdapterConfig(std::string_view text) {
 std::string FormatAdapterConfig(const AdapterConfig& config) {
   const ir::LoraSpec& lora = config.lora;
   const bool all = lora.target_modules == std::vector<std::string>{ir::kAllLinear};
-  Json json = {{"base_model_name_or_path",
-                config.base_model.empty() ? Json() : Json(config.base_model)},
-               {"bias", "none"},
-               {"fan_in_fan_out", config.fan_in_fan_out},
-               {"inference_mode", true},
-               {"init_lora_weights", true},
-               {"lora_alpha", lora.alpha},
-               {"lora_dropout", lora.dropout},
-               {"modules_to_save",
-                lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save)},
-               {"peft_type", "LORA"},
-               {"r", lora.rank},
-               {"target_modules", all ? Json(ir::kAllLinear) : Json(lora.target_modules)},
-               {"task_type", "CAUSAL_LM"},
-               {"use_rslora", lora.rank_stabilized}};
+  Json json = {
+      {"base_model_name_or_path", config.base_model.empty() ? Json() : Json(config.base_model)},
+      {"bias", "none"},
+      {"fan_in_fan_out", config.fan_in_fan_out},
+      {"inference_mode", true},
+      {"init_lora_weights", true},
+      {"lora_alpha", lora.alpha},
+      {"lora_dropout", lora.dropout},
+      {"modules_to_save", lora.modules_to_save.empty() ? Json() : Json(lora.modules_to_save)},
+      {"peft_type", "LORA"},
+      {"r", lora.rank},
+      {"target_modules", all ? Json(ir::kAllLinear) : Json(lora.target_modules)},
+      {"task_type", "CAUSAL_LM"},
+      {"use_rslora", lora.rank_stabilized}};
   return json.dump(2) + "\n";
 }
 
@@ -311,8 +312,8 @@ Status WriteAdapter(const SafetensorsFile& tuned, const std::string& folder,
   config.base_model = base_model;
   std::vector<Part> parts;
   for (const SafetensorsEntry& entry : tuned.entries()) {
-    const bool saved = !IsAdapterTensor(entry.name) &&
-                       MatchesModule(entry.name, config.lora.modules_to_save);
+    const bool saved =
+        !IsAdapterTensor(entry.name) && MatchesModule(entry.name, config.lora.modules_to_save);
     if (!saved && !IsAdapterTensor(entry.name)) continue;
     MW_ASSIGN_OR_RETURN(TensorSpec spec, SpecOf(tuned, entry));
     if (saved) spec.name = kPrefix + spec.name;

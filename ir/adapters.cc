@@ -68,11 +68,10 @@ std::optional<FileOrder> FileOrderOf(const Node& param, const Product& product) 
     return std::find(product.summed.begin(), product.summed.end(), dim) != product.summed.end();
   };
   order.inputs_first = is_input(order.dims.front());
-  const auto turn = std::find_if(order.dims.begin(), order.dims.end(), [&](size_t dim) {
-    return is_input(dim) != order.inputs_first;
-  });
-  const bool whole = std::all_of(
-      turn, order.dims.end(), [&](size_t dim) { return is_input(dim) != order.inputs_first; });
+  const auto turn = std::find_if(order.dims.begin(), order.dims.end(),
+                                 [&](size_t dim) { return is_input(dim) != order.inputs_first; });
+  const bool whole = std::all_of(turn, order.dims.end(),
+                                 [&](size_t dim) { return is_input(dim) != order.inputs_first; });
   if (!whole) return std::nullopt;
   return order;
 }
@@ -191,8 +190,8 @@ class TargetFinder {
         }
         const std::string why = WhyNot(id);
         if (!why.empty()) {
-          return InvalidArgument(
-              fmt::format("LoRA: target '{}' fits '{}', but {}", target, ModuleOf(NameOf(id)), why));
+          return InvalidArgument(fmt::format("LoRA: target '{}' fits '{}', but {}", target,
+                                             ModuleOf(NameOf(id)), why));
         }
         targets.insert(NameOf(id));
         any = true;
@@ -208,9 +207,9 @@ class TargetFinder {
       for (const NodeId id : graph_.NodesOf(Op::kParam)) {
         if (!Matches(ModuleOf(NameOf(id)), module)) continue;
         if (targets.contains(NameOf(id))) {
-          return InvalidArgument(fmt::format(
-              "LoRA: '{}' is a target and a module to save; take it out of one of them",
-              ModuleOf(NameOf(id))));
+          return InvalidArgument(
+              fmt::format("LoRA: '{}' is a target and a module to save; take it out of one of them",
+                          ModuleOf(NameOf(id))));
         }
         saved.insert(NameOf(id));
         any = true;
@@ -236,12 +235,11 @@ class AdapterRewrite {
       : graph_(graph), spec_(spec), found_(found) {}
 
   Result<Graph> Run() {
-    return RewriteGraph(graph_,
-                        [this](Builder& builder, const Node& node,
-                               const std::vector<ValueId>& inputs,
-                               const std::vector<TensorType>& types) {
-                          return Emit(builder, node, inputs, types);
-                        });
+    return RewriteGraph(
+        graph_, [this](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                       const std::vector<TensorType>& types) {
+          return Emit(builder, node, inputs, types);
+        });
   }
 
  private:
@@ -279,8 +277,8 @@ class AdapterRewrite {
       const std::string module = ModuleOf(param.attrs.Str("name"));
       // A weight of several products has a mask for each.
       const int nth = dropouts_[module]++;
-      const std::string name = nth == 0 ? module + ".lora_dropout"
-                                        : fmt::format("{}.lora_dropout.{}", module, nth);
+      const std::string name =
+          nth == 0 ? module + ".lora_dropout" : fmt::format("{}.lora_dropout.{}", module, nth);
       x = builder.AddOne(Op::kDropout, {x}, {{"rate", spec_.dropout}, {"name", name}});
     }
     std::string middle;

@@ -52,7 +52,7 @@ inline constexpr char kLoraAlphaAttr[] = "lora_alpha";
 inline constexpr char kLoraStabilizedAttr[] = "lora_rank_stabilized";
 inline constexpr char kLoraDropoutAttr[] = "lora_dropout";
 inline constexpr char kLoraTargetsAttr[] = "lora_targets";
-inline constexpr char kLoraOfAttr[] = "lora_of";  // str: the weight in files
+inline constexpr char kLoraOfAttr[] = "lora_of";                     // str: the weight in files
 inline constexpr char kLoraInputsFirstAttr[] = "lora_inputs_first";  // int 1: it lies as [in, out]
 
 // A name without its last part: the module of "h.0.attn.c_attn.weight" is "h.0.attn.c_attn".

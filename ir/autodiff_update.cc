@@ -17,8 +17,8 @@ namespace {
 constexpr double kLeastSize = 1e-30;
 
 Status CheckSpec(const OptimizerSpec& spec) {
-  if (spec.name != "adamw" && spec.name != "sgd") {
-    return InvalidArgument(fmt::format("optimizer '{}' must be adamw or sgd", spec.name));
+  if (spec.name != "adamw" && spec.name != "sgd" && spec.name != "lion") {
+    return InvalidArgument(fmt::format("optimizer '{}' must be adamw, sgd or lion", spec.name));
   }
   if (spec.schedule != "constant" && spec.total_steps <= 0) {
     return InvalidArgument(fmt::format("optimizer schedule '{}' needs total_steps > 0, has {}",
@@ -139,9 +139,11 @@ class UpdateAppender {
 
   void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
     Attrs attrs = {{"weight_decay", param.weight_decay}};
-    if (spec_.name == "sgd") {
+    if (spec_.name != "adamw") {
       const std::string m_name = "opt.m/" + param.name;
-      attrs.Set("momentum", spec_.momentum);
+      const bool lion = spec_.name == "lion";
+      attrs.Set("momentum", lion ? spec_.beta2 : spec_.momentum);
+      if (lion) attrs.Set("sign_beta", spec_.beta1);
       const std::vector<ValueId> results = builder_.Add(
           Op::kSgd, {param.value, param.grad, State(m_name, param.value), multiplier, rate}, attrs);
       builder_.SetOutput("update/" + param.name, results[0]);

@@ -27,8 +27,8 @@ class TermAppender {
   ValueId Append(const LossTerms& terms) {
     std::vector<ValueId> sums;
     if (terms.label_smoothing != 0) {
-      sums.push_back(Scaled(b_.AddOne(Op::kSub, {SumOfCounted(SpreadLoss()), loss_}),
-                            terms.label_smoothing));
+      sums.push_back(
+          Scaled(b_.AddOne(Op::kSub, {SumOfCounted(SpreadLoss()), loss_}), terms.label_smoothing));
     }
     if (terms.z_loss != 0) {
       sums.push_back(Scaled(SumOfCounted(b_.AddOne(Op::kSquare, {lse_})), terms.z_loss));
@@ -69,8 +69,8 @@ class TermAppender {
   // 1 for tokens whose label counts, else 0.
   ValueId Counted() {
     if (counted_.valid()) return counted_;
-    const ValueId ignored = b_.AddOne(
-        Op::kConstant, {}, {{"value", static_cast<double>(ignored_)}}, {TensorType{dtype_, {}}});
+    const ValueId ignored = b_.AddOne(Op::kConstant, {}, {{"value", static_cast<double>(ignored_)}},
+                                      {TensorType{dtype_, {}}});
     counted_ = InDType(b_.AddOne(Op::kNotEqual, {InDType(labels_), ignored}));
     return counted_;
   }
@@ -105,14 +105,14 @@ Status CheckTerms(const Graph& loss, const LossTerms& terms) {
 Result<Graph> WithLossTerms(const Graph& loss, const LossTerms& terms) {
   if (!terms.any()) return loss;
   MW_TRY(CheckTerms(loss, terms));
-  return RewriteGraph(loss, [&](Builder& builder, const Node& node,
-                                const std::vector<ValueId>& inputs,
-                                const std::vector<TensorType>& types) {
-    std::vector<ValueId> made = builder.Add(node.op, inputs, node.attrs, types);
-    if (node.op != Op::kCrossEntropy || !builder.status().ok()) return made;
-    made[0] = TermAppender(builder, node, inputs, made).Append(terms);
-    return made;
-  });
+  return RewriteGraph(loss,
+                      [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                          const std::vector<TensorType>& types) {
+                        std::vector<ValueId> made = builder.Add(node.op, inputs, node.attrs, types);
+                        if (node.op != Op::kCrossEntropy || !builder.status().ok()) return made;
+                        made[0] = TermAppender(builder, node, inputs, made).Append(terms);
+                        return made;
+                      });
 }
 
 }  // namespace meshwright::ir

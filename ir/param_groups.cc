@@ -67,9 +67,9 @@ Result<ParamGroup> ParseParamGroup(const std::string& text) {
     const std::string_view name = Trim(setting.substr(0, equals));
     const bool known = name == kRateFactorAttr || name == kWeightDecayAttr;
     if (equals == std::string_view::npos || !known) {
-      return Fail(InvalidArgument(
-          fmt::format("'{}': '{}' must be lr_factor=NUMBER or weight_decay=NUMBER", text,
-                      std::string(setting))));
+      return Fail(
+          InvalidArgument(fmt::format("'{}': '{}' must be lr_factor=NUMBER or weight_decay=NUMBER",
+                                      text, std::string(setting))));
     }
     MW_ASSIGN_OR_RETURN(const double value, ParseNumber(text, Trim(setting.substr(equals + 1))));
     (name == kRateFactorAttr ? group.lr_factor : group.weight_decay) = value;
@@ -83,8 +83,8 @@ Result<Graph> WithParamGroups(const Graph& graph, std::span<const ParamGroup> gr
     MW_TRY(InRange(group, kRateFactorAttr, group.lr_factor));
     MW_TRY(InRange(group, kWeightDecayAttr, group.weight_decay));
     if (Apply(group, result) > 0) continue;
-    return Fail(InvalidArgument(fmt::format(
-        "no param of the model fits '{}': {}", group.pattern, SomeParam(graph))));
+    return Fail(InvalidArgument(
+        fmt::format("no param of the model fits '{}': {}", group.pattern, SomeParam(graph))));
   }
   return result;
 }

@@ -19,9 +19,9 @@
 
 namespace meshwright::ir {
 
-inline constexpr char kFrozenAttr[] = "frozen";              // int 1
-inline constexpr char kRateFactorAttr[] = "lr_factor";       // real, of the job's learning rate
-inline constexpr char kWeightDecayAttr[] = "weight_decay";   // real, instead of the job's
+inline constexpr char kFrozenAttr[] = "frozen";             // int 1
+inline constexpr char kRateFactorAttr[] = "lr_factor";      // real, of the job's learning rate
+inline constexpr char kWeightDecayAttr[] = "weight_decay";  // real, instead of the job's
 
 bool IsFrozen(const Node& param);
 

@@ -27,7 +27,7 @@ std::string HostMemoryText(const ir::JobRequest& job) {
 }  // namespace
 
 int64_t LeastStateBytes(const ir::JobRequest& job) {
-  const int64_t states = job.optimizer.name == "sgd" ? 1 : 2;
+  const int64_t states = job.optimizer.name == "adamw" ? 2 : 1;
   int64_t weights = 0;
   int64_t optimizer = 0;
   int64_t gradients = 0;

@@ -90,6 +90,29 @@ def adamw(model, groups=lambda name: {}):
     return torch.optim.AdamW(options, betas=(0.9, 0.95), eps=1e-8)
 
 
+class Lion(torch.optim.Optimizer):
+    """Chen et al., NeurIPS'23, algorithm 2."""
+
+    def __init__(self, groups):
+        super().__init__(groups, {"lr": 1e-3, "weight_decay": 0.1, "betas": (0.9, 0.99)})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for param in group["params"]:
+                state = self.state.setdefault(param, {})
+                mean = state.setdefault("mean", torch.zeros_like(param))
+                sign = torch.sign(first * mean + (1 - first) * param.grad)
+                param.sub_(group["lr"] * (sign + group["weight_decay"] * param))
+                mean.mul_(second).add_((1 - second) * param.grad)
+
+
+def lion(model):
+    return Lion([{"params": [param], "weight_decay": 0.1 if param.ndim > 1 else 0.0}
+                 for param in trained(model).values()])
+
+
 def cross_entropy(logits, labels):
     return torch.nn.functional.cross_entropy(logits, labels)
 
@@ -136,6 +159,9 @@ def main():
     model = llama()
     fill(model)
     tune("llama-terms", model, adamw(model), smooth_with_z)
+    model = gpt2()
+    fill(model)
+    tune("gpt2-lion", model, lion(model))
 
 
 if __name__ == "__main__":

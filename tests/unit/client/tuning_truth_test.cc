@@ -1,5 +1,5 @@
-// Fine-tuning against PyTorch, transformers and PEFT: losses and trained tensors after 20 steps that
-// tools/hf_check/tuning_truth.py wrote, of weights that both make by formula.
+// Fine-tuning against PyTorch, transformers and PEFT: losses and trained tensors after 20 steps
+// that tools/hf_check/tuning_truth.py wrote, of weights that both make by formula.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -105,10 +105,9 @@ struct TruthCase {
 };
 
 std::vector<TruthCase> TruthCases() {
-  std::vector<TruthCase> cases(4);
+  std::vector<TruthCase> cases(5);
   cases[0] = {"gpt2-lora", models::MakeGpt2(TruthGpt2()), {}};
-  cases[0].tuning.lora = {
-      .rank = 4, .alpha = 8, .target_modules = {"c_attn", "c_proj", "c_fc"}};
+  cases[0].tuning.lora = {.rank = 4, .alpha = 8, .target_modules = {"c_attn", "c_proj", "c_fc"}};
   cases[1] = {"llama-rslora", models::MakeLlama(TruthLlama()), {}};
   cases[1].tuning.lora = {
       .rank = 4,
@@ -123,10 +122,19 @@ std::vector<TruthCase> TruthCases() {
                             {.pattern = "*.mlp.*", .lr_factor = 3, .weight_decay = 0.02}};
   cases[3] = {"llama-terms", models::MakeLlama(TruthLlama()), {}};
   cases[3].tuning.terms = {.label_smoothing = 0.1, .z_loss = 0.01};
+  cases[4] = {"gpt2-lion", models::MakeGpt2(TruthGpt2()), {}};
   return cases;
 }
 
-ir::OptimizerSpec TruthOptimizer() {
+ir::OptimizerSpec TruthOptimizer(const std::string& name) {
+  if (name == "gpt2-lion") {
+    return {.name = "lion",
+            .lr = 1e-3,
+            .beta1 = 0.9,
+            .beta2 = 0.99,
+            .weight_decay = 0.1,
+            .max_norm = 0};
+  }
   return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .max_norm = 0};
 }
 
@@ -135,7 +143,7 @@ class Trainee {
  public:
   static Result<Trainee> Make(const TruthCase& of) {
     JobBuilder builder(of.name);
-    builder.Batch(kTruthRows, kTruthTokens).DType(DType::kF64).Optimizer(TruthOptimizer());
+    builder.Batch(kTruthRows, kTruthTokens).DType(DType::kF64).Optimizer(TruthOptimizer(of.name));
     MW_ASSIGN_OR_RETURN(ir::JobRequest job, builder.Build(of.functions));
     MW_ASSIGN_OR_RETURN(job, WithFineTuning(std::move(job), of.tuning));
     MW_ASSIGN_OR_RETURN(const ir::Graph gradients, ir::Differentiate(job.main().graph));
@@ -171,8 +179,7 @@ class Trainee {
       const ir::Node& param = step_.node(id);
       if (param.attrs.Int("state") != 0 || ir::IsFrozen(param)) continue;
       const ir::TensorType& type = step_.type(param.outputs[0]);
-      MW_ASSIGN_OR_RETURN(const formats::ExportLayout layout,
-                          formats::ExportLayoutOf(param, type));
+      MW_ASSIGN_OR_RETURN(const formats::ExportLayout layout, formats::ExportLayoutOf(param, type));
       Truth& truth = truths[layout.name];
       HostTensor& tensor = state_.at(param.attrs.Str("name"));
       ForEachInFile(layout, type.dims, [&](int64_t i, int64_t in_file) {
@@ -245,7 +252,7 @@ TEST_P(TuningTruth, LossesAndWeightsAfterTwentyStepsAreThoseOfPyTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, TuningTruth, ::testing::Values(0u, 1u, 2u, 3u));
+INSTANTIATE_TEST_SUITE_P(Cases, TuningTruth, ::testing::Values(0u, 1u, 2u, 3u, 4u));
 
 }  // namespace
 }  // namespace meshwright::client

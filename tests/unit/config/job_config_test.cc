@@ -335,7 +335,7 @@ TEST(JobConfig, SwitchesAreTrueFalseOrAuto) {
 TEST(JobConfig, ValuesWithoutEffectAreNoted) {
   EXPECT_EQ(Notes({}), "");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no effect with adamw"},
+      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no effect but with sgd"},
       {{"optimizer.name=sgd", "optimizer.beta1=0.8"}, "no effect with sgd"},
       {{"training.local_batch_size=3", "training.global_batch_size=13"},
        "training.local_batch_size has no effect"},

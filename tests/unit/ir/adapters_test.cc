@@ -164,11 +164,12 @@ TEST(Adapters, WhatCannotBeATargetIsRefusedByName) {
 
 TEST(Adapters, AMatrixPerExpertIsRefused) {
   Builder b("experts");
-  const ValueId x = b.AddOne(Op::kFeed, {}, {{"source", std::string("x")}},
-                             {TensorType{DType::kF32, {2, 4, 3}}});
+  const ValueId x =
+      b.AddOne(Op::kFeed, {}, {{"source", std::string("x")}}, {TensorType{DType::kF32, {2, 4, 3}}});
   const ValueId y = Product(b, "bed,edf->bef", x, WeightOf(b, "experts.up.weight", {4, 3, 5}));
   b.SetOutput("loss_sum", b.AddOne(Op::kSumSquares, {y}));
-  b.SetOutput("count", b.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {TensorType{DType::kF32, {}}}));
+  b.SetOutput("count",
+              b.AddOne(Op::kConstant, {}, {{"value", 1.0}}, {TensorType{DType::kF32, {}}}));
   const auto graph = WithAdapters(*b.Finish(), Rank(2, {"up"}));
   ASSERT_FALSE(graph);
   EXPECT_THAT(graph.error().message(), HasSubstr("no single matrix"));

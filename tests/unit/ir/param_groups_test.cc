@@ -19,18 +19,20 @@ using ::testing::HasSubstr;
 Graph TwoProducts() {
   Builder b("two");
   const auto param = [&](const char* name, Dims dims) {
-    return b.AddOne(Op::kParam, {},
-                    {{"name", std::string(name)}, {"init", std::string("ones")}, {"decay", int64_t{1}}},
-                    {TensorType{DType::kF32, std::move(dims)}});
+    return b.AddOne(
+        Op::kParam, {},
+        {{"name", std::string(name)}, {"init", std::string("ones")}, {"decay", int64_t{1}}},
+        {TensorType{DType::kF32, std::move(dims)}});
   };
-  const ValueId x = b.AddOne(Op::kFeed, {}, {{"source", std::string("x")}},
-                             {TensorType{DType::kF32, {2, 3}}});
-  const ValueId hidden = b.AddOne(
-      Op::kTanh, {b.AddOne(Op::kEinsum, {x, param("first.weight", {3, 4})},
-                           {{"equation", std::string("bi,ij->bj")}})});
+  const ValueId x =
+      b.AddOne(Op::kFeed, {}, {{"source", std::string("x")}}, {TensorType{DType::kF32, {2, 3}}});
+  const ValueId hidden =
+      b.AddOne(Op::kTanh, {b.AddOne(Op::kEinsum, {x, param("first.weight", {3, 4})},
+                                    {{"equation", std::string("bi,ij->bj")}})});
   const ValueId y = b.AddOne(Op::kEinsum, {hidden, param("second.weight", {4, 5})},
                              {{"equation", std::string("bj,jk->bk")}});
-  const ValueId count = b.AddOne(Op::kConstant, {}, {{"value", 2.0}}, {TensorType{DType::kF32, {}}});
+  const ValueId count =
+      b.AddOne(Op::kConstant, {}, {{"value", 2.0}}, {TensorType{DType::kF32, {}}});
   b.SetOutput("loss_sum", b.AddOne(Op::kSumSquares, {y}));
   b.SetOutput("count", count);
   return *b.Finish();
