@@ -138,6 +138,25 @@ TEST(TunedCheckpoint, EveryLayoutGoesOnFromOneDevice) {
   }
 }
 
+// Stages that share a vocabulary that is not trained, and weights in the host's memory that are
+// only read there.
+TEST(TunedParityVariants, FrozenWeightsMayBeSharedAndElsewhere) {
+  const ir::JobRequest job = Tuned(TunedOptions("gpt2"), Lora("gpt2"));
+  const auto expected = RunJob(WithLayout(job, {}), 1, kTunedVocabulary);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  ir::JobRequest shared = WithLayout(job, {1, 1, 2, 4});
+  shared.parallel.schedule = "1f1b-vocab";
+  const auto blocks = RunJob(shared, 2, kTunedVocabulary);
+  ASSERT_TRUE(blocks.has_value()) << blocks.error();
+  ExpectEqual(*expected, *blocks, 1e-10, "1f1b-vocab");
+  ir::JobRequest hosted = WithLayout(job, {2, 1, 1, 2});
+  hosted.parallel.weights_memory = "host";
+  hosted.parallel.optimizer_memory = "host";
+  const auto copied = RunJob(hosted, 2, kTunedVocabulary);
+  ASSERT_TRUE(copied.has_value()) << copied.error();
+  ExpectEqual(*expected, *copied, 1e-10, "weights in the host's memory");
+}
+
 // In bf16 the adapters' products are in bf16, and they themselves in f32.
 TEST(TunedParityVariants, MixedPrecisionTrainsAdapters) {
   TinyOptions options = TunedOptions("llama");
