@@ -75,7 +75,7 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(frozen)},
       {"training", "trainable",
        "Patterns of params that are trained, all others being frozen; beside LoRA, those that are "
-       "trained with the adapters. Counts before frozen.",
+       "trained with the adapters. What frozen names, too, is frozen.",
        MW_AT(trainable)},
       {"training", "label_smoothing",
        "Share of each label that is spread over the vocabulary; the validation's loss is without.",
