@@ -14,6 +14,7 @@
 #include "checkpoint/folder.h"
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
+#include "ir/averages.h"
 #include "ir/element_value.h"
 
 namespace meshwright::checkpoint {
@@ -22,27 +23,39 @@ namespace {
 // A param and where its weight is in the checkpoint.
 struct Exported {
   const ir::Node* param = nullptr;
+  std::string stored_name = {};
   const StoredTensor* stored = nullptr;
   ir::TensorType type;  // logical, as written
 };
 
 Result<std::map<std::string, Exported>> FindWeights(const Manifest& manifest,
                                                     const ir::Graph& model,
-                                                    std::optional<ir::DType> dtype) {
+                                                    std::optional<ir::DType> dtype,
+                                                    ExportedWeights which) {
   std::map<std::string, Exported> weights;
+  bool any_average = false;
   for (const NodeId id : model.NodesOf(ir::Op::kParam)) {
     const ir::Node& param = model.node(id);
     const std::string name = param.attrs.Str("name");
     const ir::TensorType& logical = model.type(param.outputs[0]);
-    const auto it = manifest.tensors.find(name);
+    auto it = manifest.tensors.find(name);
+    if (which == ExportedWeights::kAverages) {
+      const auto average = manifest.tensors.find(ir::kAveragePrefix + name);
+      if (average != manifest.tensors.end()) it = average;
+      any_average = any_average || average != manifest.tensors.end();
+    }
     if (it == manifest.tensors.end() || it->second.type != logical) {
       return Fail(InvalidArgument(fmt::format(
           "the model's weight '{}' {} is {} in the checkpoint", name, logical.ToString(),
           it == manifest.tensors.end() ? "not" : it->second.type.ToString())));
     }
-    Exported exported{&param, &it->second, logical};
+    Exported exported{&param, it->first, &it->second, logical};
     if (dtype && ir::IsFloating(logical.dtype)) exported.type.dtype = *dtype;
     weights.emplace(name, std::move(exported));
+  }
+  if (which == ExportedWeights::kAverages && !any_average) {
+    return Fail(InvalidArgument(
+        "the checkpoint has no means of weights; training.ema_decay makes a job keep them"));
   }
   return weights;
 }
@@ -80,7 +93,7 @@ Status WriteWeights(Reader& reader, const Weights& weights, const std::string& p
   for (const auto& [name, weight] : weights) {
     for (const StoredBox& stored : weight.stored->boxes) {
       MW_ASSIGN_OR_RETURN(std::vector<std::byte> bytes,
-                          reader.ReadBox(name, weight.stored->type, stored.box));
+                          reader.ReadBox(weight.stored_name, weight.stored->type, stored.box));
       bytes = ConvertFloats(bytes, weight.stored->type.dtype, weight.type.dtype);
       MW_TRY(formats::WriteLogicalTile(*writer, *weight.param, weight.type, stored.box, bytes));
     }
@@ -124,8 +137,8 @@ class SaveSource final : public ByteSource {
 }  // namespace
 
 Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& path,
-                     std::optional<ir::DType> dtype) {
-  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
+                     std::optional<ir::DType> dtype, ExportedWeights which) {
+  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype, which));
   return WriteWeights(reader, weights, path, formats::AdapterMetadata(model));
 }
 
@@ -148,7 +161,8 @@ Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& f
                     std::optional<ir::DType> dtype, int64_t most_file_bytes) {
   MW_TRY(MakeDirs(folder));
   if (!formats::AdapterMetadata(model).empty()) return ExportTuned(reader, model, folder, dtype);
-  MW_ASSIGN_OR_RETURN(const Weights weights, FindWeights(reader.manifest(), model, dtype));
+  MW_ASSIGN_OR_RETURN(const Weights weights,
+                      FindWeights(reader.manifest(), model, dtype, ExportedWeights::kOwn));
   const std::vector<Weights> files = CutIntoFiles(weights, most_file_bytes);
   if (files.size() == 1) return WriteWeights(reader, weights, folder + "/model.safetensors", {});
   nlohmann::ordered_json index = {{"metadata", nlohmann::ordered_json::object()},

@@ -144,6 +144,7 @@ struct CheckpointArgs {
   std::string other;       // kDiff: what it is compared with; kExport: the file to write
   int64_t step = -1;       // which one of a folder; below 0: the newest
   std::string dtype = "";  // kExport: of the weights; empty: as they are
+  bool averages = false;   // kExport: means of weights instead
 };
 
 struct PredictArgs {

@@ -194,7 +194,9 @@ Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto reader, OpenOne(args.place, args.step, global));
   MW_ASSIGN_OR_RETURN(const std::string bytes, reader->ReadAll(checkpoint::kJobName));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, proto::DecodeJob(bytes));
-  MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, DTypeOf(args.dtype)));
+  MW_TRY(checkpoint::ExportWeights(
+      *reader, job.main().graph, args.other, DTypeOf(args.dtype),
+      args.averages ? checkpoint::ExportedWeights::kAverages : checkpoint::ExportedWeights::kOwn));
   fmt::print("{}\n", global.json ? Dump({{"file", args.other}, {"step", reader->manifest().step}})
                                  : fmt::format("{}: the weights of step {}", args.other,
                                                reader->manifest().step));

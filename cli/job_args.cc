@@ -60,6 +60,8 @@ void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
   CLI::App* to_file = add_step(
       add("export", CheckpointAction::kExport, "Write the weights as one safetensors file"));
   to_file->add_option("file", args.other, "For example model.safetensors")->required();
+  to_file->add_flag("--averages", args.averages,
+                    "Means of weights instead, where the job kept them (training.ema_decay)");
   to_file->add_option("--dtype", args.dtype, "Of its weights; default: as they are")
       ->check(CLI::IsMember({"float32", "float64", "bfloat16", "float16"}));
   CLI::App* remove = add("rm", CheckpointAction::kRemove, "Remove one");

@@ -14,6 +14,9 @@ Result<ir::JobRequest> WithFineTuning(ir::JobRequest job, const FineTuning& tuni
     if (!program.trained) continue;
     MW_ASSIGN_OR_RETURN(program.graph, ir::WithParamGroups(program.graph, tuning.groups));
     MW_ASSIGN_OR_RETURN(program.graph, ir::WithLossTerms(program.graph, tuning.terms));
+    if (tuning.average_decay != 0) {
+      MW_ASSIGN_OR_RETURN(program.graph, ir::WithAverages(program.graph, tuning.average_decay));
+    }
     if (ir::CountTrained(program.graph).trained > 0) continue;
     return Fail(InvalidArgument(
         fmt::format("all params of the job '{}' are frozen: there is nothing to train", job.name)));

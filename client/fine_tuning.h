@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "ir/adapters.h"
+#include "ir/averages.h"
 #include "ir/job.h"
 #include "ir/loss_terms.h"
 #include "ir/param_groups.h"
@@ -24,11 +25,13 @@ struct FineTuning {
   // Behind the adapters: they may name A and B ("*.lora_B.weight"), and the later one counts.
   std::vector<ir::ParamGroup> groups = {};
   ir::LossTerms terms = {};
+  double average_decay = 0;  // of means of what is trained (ir/averages.h); 0: none
   friend bool operator==(const FineTuning&, const FineTuning&) = default;
 };
 
 // REQUIRES: a job as JobBuilder::Build makes it. Errors: those of ir::WithAdapters,
-// ir::WithParamGroups and ir::WithLossTerms; kInvalidArgument where nothing is left to train.
+// ir::WithParamGroups, ir::WithLossTerms and ir::WithAverages; kInvalidArgument where nothing is
+// left to train.
 Result<ir::JobRequest> WithFineTuning(ir::JobRequest job, const FineTuning& tuning);
 
 }  // namespace meshwright::client

@@ -55,6 +55,7 @@ struct JobConfig {
   std::vector<std::string> trainable;     // patterns; any: all others are frozen
   std::vector<std::string> param_groups;  // as ir::ParseParamGroup reads them
   ir::LossTerms loss_terms;
+  double ema_decay = 0;  // 0: no means of weights
 
   std::string initial_load_path;
   bool last_save = true;

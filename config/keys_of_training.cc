@@ -84,6 +84,10 @@ std::vector<ConfigKey> TrainingKeys() {
        "Times the squared logarithm of the softmax's denominator, added to the loss of a token "
        "(1e-4 in PaLM); the validation's loss is without.",
        MW_AT(loss_terms.z_loss)},
+      {"training", "ema_decay",
+       "Keeps running means of what is trained, mean = decay x mean + (1 - decay) x weight after "
+       "each step; 0: none. Checkpoints have them, `checkpoint export --averages` takes them.",
+       MW_AT(ema_decay)},
       {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
       {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
       {"training", "max_norm",

@@ -124,6 +124,7 @@ Result<client::FineTuning> TuningOf(const JobConfig& config) {
   client::FineTuning tuning;
   MW_ASSIGN_OR_RETURN(tuning.lora, LoraOf(config));
   tuning.terms = config.loss_terms;
+  tuning.average_decay = config.ema_decay;
   // Beside adapters everything else is frozen already.
   if (!config.trainable.empty() && tuning.lora.rank == 0) {
     tuning.groups.push_back({.pattern = "*", .frozen = true});

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/autodiff.h"
+#include "ir/averages.h"
 #include "ir/builder.h"
 #include "ir/param_groups.h"
 
@@ -53,6 +54,7 @@ class UpdateAppender {
         AppendSigned(param, clip[0]);
       } else {
         AppendParam(param, clip[0], RateOf(param.rate_factor));
+        AppendAverage(param);
       }
     }
     builder_.SetOutput("loss", builder_.AddOne(Op::kDivide, {loss_sum, count}));
@@ -154,6 +156,27 @@ class UpdateAppender {
     attrs.Set("beta2", spec_.beta2);
     attrs.Set("eps", spec_.eps);
     AppendAdamW(param, multiplier, rate, attrs);
+  }
+
+  // The mean starts as the param does.
+  void AppendAverage(const Param& param) {
+    const Attrs& of = graph_.producer(param.value).attrs;
+    const double decay = of.Real(kAverageAttr);
+    if (decay == 0) return;
+    Attrs attrs = {{"name", kAveragePrefix + param.name},
+                   {"init", of.Str("init", "zeros")},
+                   {"mean", of.Real("mean", 0)},
+                   {"std", of.Real("std", 1)},
+                   {"state", int64_t{1}},
+                   {kAverageOfAttr, param.name},
+                   {kDrawnAsAttr, param.name}};
+    const ValueId mean =
+        builder_.AddOne(Op::kParam, {}, std::move(attrs), {graph_.type(param.value)});
+    const ValueId renewed = builder_.graph().Output("update/" + param.name);
+    const ValueId kept = builder_.AddOne(Op::kScale, {mean}, {{"factor", decay}});
+    const ValueId more = builder_.AddOne(Op::kScale, {renewed}, {{"factor", 1 - decay}});
+    builder_.SetOutput(fmt::format("update/{}{}", kAveragePrefix, param.name),
+                       builder_.AddOne(Op::kAdd, {kept, more}));
   }
 
   // AdamW that remembers nothing divides the gradient by its size.

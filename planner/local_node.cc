@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "ir/averages.h"
 #include "ir/schema.h"
 #include "ir/stage_block.h"
 #include "mesh/reshard.h"
@@ -216,7 +217,8 @@ ValueId EmitInitialValue(ir::Builder& builder, const Node& param, const ir::Tens
     return builder.AddOne(Op::kConstant, {}, {{"value", init == "ones" ? 1.0 : 0.0}}, {local_type});
   }
   // Blocks of stages are those of the one stream of the whole.
-  Attrs attrs{{"name", param.attrs.Str("block_of", param.attrs.Str("name"))}};
+  const std::string own = param.attrs.Str("block_of", param.attrs.Str("name"));
+  Attrs attrs{{"name", param.attrs.Str(ir::kDrawnAsAttr, own)}};
   SetOffsets(attrs, global_type, sharding);
   if (const auto block = ir::StageBlock::FromAttrs(param.attrs)) block->ToAttrs(attrs);
   const double mean = param.attrs.Real("mean", 0);

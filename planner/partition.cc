@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "ir/averages.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
@@ -54,6 +55,11 @@ class Partitioner {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       meshes_.push_back(PlanningMesh(layout, stage));
       if (differ()) stage_strategies_.push_back(OnMesh(strategies, meshes_.back()));
+    }
+    for (const NodeId id : graph.NodesOf(Op::kParam)) {
+      const Node& param = graph.node(id);
+      if (!param.attrs.Has(ir::kAverageOfAttr)) continue;
+      averages_[graph.Output("update/" + param.attrs.Str("name"))] = param.outputs[0];
     }
   }
 
@@ -460,7 +466,8 @@ class Partitioner {
     }
     if (node.op == Op::kAdamW) return UpdateParams(key, node, outputs, {0, 2, 3});
     if (node.op == Op::kSgd) return UpdateParams(key, node, outputs, {0, 2});
-    return OkStatus();
+    const auto average = averages_.find(node.outputs[0]);
+    return average == averages_.end() ? OkStatus() : Renew(key, node, 0, average->second, outputs);
   }
 
   // The form in which a gradient is summed up, made where the gradient is.
@@ -498,14 +505,21 @@ class Partitioner {
                       const std::vector<size_t>& operands) {
     MW_CHECK(operands.size() <= outputs.size()) << ir::OpName(node.op) << " renews too little";
     for (size_t i = 0; i < operands.size(); ++i) {
-      const Version& param = ParamVersion(key.stage, node.inputs[operands[i]]);
-      const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
-      ValueId renewed = outputs[i];
-      if (made != param.sharding) {
-        MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
-      }
-      BuilderOf(key).outputs.emplace_back(param.tensor, renewed);
+      MW_TRY(Renew(key, node, i, node.inputs[operands[i]], outputs));
     }
+    return OkStatus();
+  }
+
+  // Result i replaces `value`, a param.
+  Status Renew(const PieceKey& key, const Node& node, size_t i, ValueId value,
+               const std::vector<ValueId>& outputs) {
+    const Version& param = ParamVersion(key.stage, value);
+    const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
+    ValueId renewed = outputs[i];
+    if (made != param.sharding) {
+      MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
+    }
+    BuilderOf(key).outputs.emplace_back(param.tensor, renewed);
     return OkStatus();
   }
 
@@ -586,7 +600,8 @@ class Partitioner {
   ValueVersions versions_;
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
-  std::vector<bool> constant_;  // per node
+  std::map<ValueId, ValueId> averages_;  // by what renews it, a mean of a param
+  std::vector<bool> constant_;           // per node
 };
 
 }  // namespace

@@ -71,7 +71,32 @@ class ZeroPass {
       strategies_.values[node.outputs[r]] = *split;
     }
     if (layout_.zero == 3) strategies_.params[name] = *split;
+    SplitAverage(node.outputs[0], *split);
     SplitGradient(node.inputs[1], *split);
+  }
+
+  // The mean of the renewed param: the sum of two scaled values.
+  void SplitAverage(ValueId renewed, const Sharding& split) {
+    for (const NodeId reader : users_[renewed]) {
+      if (graph_.node(reader).op != Op::kScale) continue;
+      for (const NodeId sum : users_[graph_.node(reader).outputs[0]]) {
+        for (const ValueId term : graph_.node(sum).inputs) {
+          const NodeId scale = graph_.value(term).producer;
+          SplitNode(scale, split);
+          const Node& source = graph_.producer(graph_.node(scale).inputs[0]);
+          if (source.op == Op::kParam) strategies_.params[source.attrs.Str("name")] = split;
+        }
+        SplitNode(sum, split);
+      }
+    }
+  }
+
+  void SplitNode(NodeId id, const Sharding& split) {
+    const Node& node = graph_.node(id);
+    NodeStrategy& strategy = strategies_.nodes[id.index()];
+    strategy.operands.assign(node.inputs.size(), split);
+    strategy.results = {split};
+    strategies_.values[node.outputs[0]] = split;
   }
 
   // What is read only has no update: replicas hold blocks of it all the same.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "ir/averages.h"
 #include "ir/param_groups.h"
 #include "search/open_choices.h"
 
@@ -40,6 +41,7 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
         std::min(ir::DTypeBytes(type.dtype), ir::DTypeBytes(job.train.compute_dtype));
     weights += type.bytes();
     if (ir::IsFrozen(graph.node(id))) continue;
+    if (graph.node(id).attrs.Has(ir::kAverageAttr)) optimizer += type.bytes();
     optimizer += states * type.elements() * ir::DTypeBytes(kept);
     gradients += type.elements() * gradient_bytes;
   }

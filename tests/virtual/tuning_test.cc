@@ -189,5 +189,59 @@ TEST(TunedParityVariants, LossTermsEqualOneDeviceAndAreNotValidated) {
   }
 }
 
+// Means of weights: the closed form on one device, and one device on every layout.
+class TunedAverages : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TunedAverages, FollowTheFormulaOnEveryLayout) {
+  constexpr double kDecay = 0.75;
+  client::FineTuning tuning = Lora("gpt2");
+  const bool adapters = std::string(GetParam()) == "lora";
+  if (!adapters) tuning = {};
+  tuning.average_decay = kDecay;
+  const ir::JobRequest job = Tuned(TunedOptions("gpt2"), tuning);
+  SyntheticTokens tokens(kTunedVocabulary);
+  const auto one = VirtualCluster::Start(WithLayout(job, {}), 1, &tokens);
+  ASSERT_TRUE(one.has_value()) << one.error();
+  const auto mean_of = [](const std::string& param) { return ir::kAveragePrefix + param; };
+  auto means = (*one)->Gather().value();
+  const size_t params_and_means = means.size();
+  for (int step = 0; step < kRunSteps; ++step) {
+    ASSERT_TRUE((*one)->Train(step, 1).has_value());
+    const auto now = (*one)->Gather().value();
+    for (auto& [name, tensor] : means) {
+      const std::string param = ir::AveragedParam(name);
+      if (param.empty()) continue;
+      for (size_t i = 0; i < tensor.values.size(); ++i) {
+        if (step == 0) ASSERT_EQ(tensor.values[i], means.at(param).values[i]) << name;
+        tensor.values[i] = kDecay * tensor.values[i] + (1 - kDecay) * now.at(param).values[i];
+        ASSERT_NEAR(tensor.values[i], now.at(name).values[i], 1e-14) << name << " step " << step;
+      }
+    }
+  }
+  EXPECT_EQ(means.count(mean_of("transformer.wte.weight")), adapters ? 0u : 1u);
+  EXPECT_GT(params_and_means, 0u);
+  const auto expected = RunJob(WithLayout(job, {}), 1, kTunedVocabulary);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  struct Case {
+    LayoutCase layout;
+    int64_t zero;
+    const char* schedule;
+  };
+  for (const Case& c : {Case{{2, 2, 1, 1}, 0, "1f1b"}, Case{{2, 2, 1, 1}, 1, "1f1b"},
+                        Case{{4, 1, 1, 1}, 3, "1f1b"}, Case{{2, 1, 2, 4}, 2, "1f1b"},
+                        Case{{1, 1, 2, 4}, 0, "1f1b-vocab"}, Case{{1, 2, 2, 4}, 0, "1f1b"}}) {
+    ir::JobRequest split = WithLayout(job, c.layout);
+    split.parallel.zero = c.zero;
+    split.parallel.schedule = c.schedule;
+    const std::string layout =
+        fmt::format("{} zero={} {}", c.layout.ToString(), c.zero, c.schedule);
+    const auto actual = RunJob(split, c.layout.devices(), kTunedVocabulary);
+    ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
+    ExpectEqual(*expected, *actual, 1e-10, layout);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, TunedAverages, ::testing::Values("all", "lora"));
+
 }  // namespace
 }  // namespace meshwright::testing
