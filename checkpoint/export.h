@@ -18,8 +18,12 @@ namespace meshwright::checkpoint {
 // `model` has the params: the graph of the job's main program. dtype: of the weights that are
 // floats; nothing: as they are stored. Errors: kDataLoss, as Reader; kInvalidArgument naming a
 // param that the checkpoint has otherwise; those of SafetensorsWriter.
+// kAverages: the means of weights (ir/averages.h) in the place of those that have one; an error
+// where the checkpoint has none.
+enum class ExportedWeights : uint8_t { kOwn, kAverages };
 Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& path,
-                     std::optional<ir::DType> dtype = std::nullopt);
+                     std::optional<ir::DType> dtype = std::nullopt,
+                     ExportedWeights which = ExportedWeights::kOwn);
 
 // The same as a folder, which is made: model.safetensors, or where that is larger than
 // `most_file_bytes` several files and model.safetensors.index.json, which says what is where.
@@ -27,7 +31,8 @@ Status ExportWeights(Reader& reader, const ir::Graph& model, const std::string& 
 inline constexpr int64_t kMostExportBytes = int64_t{5} << 30;
 Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& folder,
                     std::optional<ir::DType> dtype = std::nullopt,
-                    int64_t most_file_bytes = kMostExportBytes);
+                    int64_t most_file_bytes = kMostExportBytes,
+                    ExportedWeights which = ExportedWeights::kOwn);
 
 // The weights of a save that is not committed yet, as its folder hf/. temporary: where its files
 // are. Errors: as above.

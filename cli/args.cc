@@ -60,6 +60,7 @@ struct Storage {
   VisualizeArgs visualize;
   ConfigArgs config;
   TokenizerArgs tokenizer;
+  AdapterArgs adapter;
 };
 
 void AddProfile(CLI::App& command, std::string& profile) {
@@ -332,6 +333,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "visualize") return s.visualize;
   if (name == "config") return s.config;
   if (name == "tokenizer") return s.tokenizer;
+  if (name == "adapter") return s.adapter;
   return JobsArgs{};
 }
 
@@ -381,8 +383,9 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",     "status", "submit", "jobs",    "logs",     "wait",     "cancel",     "plan",
-      "verify", "pause",  "resume", "predict", "generate", "evaluate", "checkpoint", "tokenizer"};
+      "up",       "status",   "submit",     "jobs",      "logs",   "wait",
+      "cancel",   "plan",     "verify",     "pause",     "resume", "predict",
+      "generate", "evaluate", "checkpoint", "tokenizer", "adapter"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -439,6 +442,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddController(app, storage);
   AddWorker(app, storage);
   AddTokenizer(app, storage.tokenizer);
+  AddAdapter(app, storage.adapter);
   try {
     std::vector<std::string> reversed = SpellOutOverrides(args);
     std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them last first

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/adapter_args.h"
 
 namespace meshwright::cli {
 
@@ -144,6 +145,7 @@ struct CheckpointArgs {
   int64_t step = -1;       // which one of a folder; below 0: the newest
   std::string dtype = "";  // kExport: of the weights; empty: as they are
   int64_t most_file_mib = 5 << 10;  // kExport: of each file of a folder
+  bool averages = false;   // kExport: means of weights instead
 };
 
 struct PredictArgs {
@@ -265,7 +267,7 @@ using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
                  PredictArgs, GenerateArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs,
                  CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VerifyArgs,
-                 VisualizeArgs, ConfigArgs, TokenizerArgs>;
+                 VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -206,15 +206,17 @@ Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const std::string bytes, reader->ReadAll(checkpoint::kJobName));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, proto::DecodeJob(bytes));
   const std::optional<ir::DType> dtype = DTypeOf(args.dtype);
+  const auto which =
+      args.averages ? checkpoint::ExportedWeights::kAverages : checkpoint::ExportedWeights::kOwn;
   const bool file = args.other.ends_with(".safetensors");
   if (file) {
-    MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, dtype));
+    MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, dtype, which));
   } else {
     // First what may be refused.
     MW_TRY(MakeDirs(args.other));
     MW_TRY(WriteModelFolder(job, dtype.value_or(StoredDType(job)), args.other));
     MW_TRY(checkpoint::ExportFolder(*reader, job.main().graph, args.other, dtype,
-                                    args.most_file_mib << 20));
+                                    args.most_file_mib << 20, which));
   }
   fmt::print("{}\n",
              global.json

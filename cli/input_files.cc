@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "base/file.h"
 #include "base/os_error.h"
 #include "data/check_contents.h"
 #include "data/describe.h"
 #include "data/paths.h"
+#include "formats/adapters.h"
 #include "formats/sharded_safetensors.h"
 
 namespace meshwright::cli {
@@ -104,10 +106,18 @@ Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) 
 Result<WeightsFile> WeightsFile::Open(const config::StartingWeights& weights) {
   WeightsFile file;
   file.path_ = weights.path;
-  if (!weights.path.ends_with(".json")) return file;
+  const bool shards = weights.path.ends_with(".json");
+  if (!shards && weights.adapter.empty()) return file;
   MW_ASSIGN_OR_RETURN(file.merged_, TempDir::Make("meshwright-weights"));
-  file.path_ = file.merged_->File("model.safetensors");
-  const Status merged = formats::MergeShards(weights.path, file.path_);
+  Status merged;
+  if (shards) {
+    file.path_ = file.merged_->File("model.safetensors");
+    merged = formats::MergeShards(weights.path, file.path_);
+  }
+  if (merged.ok() && !weights.adapter.empty()) {
+    const std::string base = std::exchange(file.path_, file.merged_->File("tuned.safetensors"));
+    merged = formats::JoinAdapter(base, weights.adapter, file.path_);
+  }
   if (merged.ok()) return file;
   const bool full = merged.code() == StatusCode::kResourceExhausted;
   return Fail(Status(merged.code(),

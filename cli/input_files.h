@@ -28,11 +28,11 @@ Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dat
 // Of a dry run, which needs no data: checks it where it is there.
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary);
 
-// Weights as the one file that is uploaded: shards are merged into a temporary one, which goes with
-// this object.
+// Weights as the one file that is uploaded: shards are merged into a temporary one, and adapters
+// come beside the weights in one; it goes with this object.
 class WeightsFile {
  public:
-  // Errors: those of formats::MergeShards.
+  // Errors: those of formats::MergeShards and formats::JoinAdapter.
   static Result<WeightsFile> Open(const config::StartingWeights& weights);
   const std::string& path() const { return path_; }  // empty: random initialisation
   // Gone with this object: workers cannot read it in place.

@@ -69,6 +69,8 @@ void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
       ->add_option("--max-file-mib", args.most_file_mib,
                    "Of a folder: above it weights are several files")
       ->check(CLI::Range(1, 1 << 20));
+  to_file->add_flag("--averages", args.averages,
+                    "Means of weights instead, where the job kept them (training.ema_decay)");
   to_file->add_option("--dtype", args.dtype, "Of its weights; default: as they are")
       ->check(CLI::IsMember({"float32", "float64", "bfloat16", "float16"}));
   CLI::App* remove = add("rm", CheckpointAction::kRemove, "Remove one");

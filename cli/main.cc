@@ -43,6 +43,7 @@ struct Dispatch : JobDispatch {
   int operator()(const VisualizeArgs& args) const { return RunVisualize(args, global); }
   int operator()(const ConfigArgs& args) const { return RunConfig(args); }
   int operator()(const TokenizerArgs& args) const { return RunTokenizer(args, global); }
+  int operator()(const AdapterArgs& args) const { return RunAdapter(args, global); }
 };
 
 int Main(const std::vector<std::string>& args) {

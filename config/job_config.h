@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/fine_tuning.h"
 #include "config/environment.h"
 #include "ir/job.h"
 #include "models/registry.h"
@@ -44,8 +45,17 @@ struct JobConfig {
   std::string validation_path;
   std::string tokenizer = "byte";
   std::string dtype = "float32";
-  int64_t local_batch_size = 0;   // rows per data-parallel replica; 0: see global_batch_size
-  int64_t global_batch_size = 0;  // 0: local_batch_size x replicas, or 8
+  int64_t local_batch_size = 0;    // rows per data-parallel replica; 0: see global_batch_size
+  int64_t global_batch_size = 0;   // 0: local_batch_size x replicas, or 8
+  int64_t accumulation_steps = 0;  // pieces of a replica's batch; 0: as parallel.microbatches says
+
+  ir::LoraSpec lora;
+  std::string adapter_path;               // folder with adapters to start from
+  std::vector<std::string> frozen;        // patterns of params
+  std::vector<std::string> trainable;     // patterns; any: all others are frozen
+  std::vector<std::string> param_groups;  // as ir::ParseParamGroup reads them
+  ir::LossTerms loss_terms;
+  double ema_decay = 0;  // 0: no means of weights
 
   std::string initial_load_path;
   bool last_save = true;

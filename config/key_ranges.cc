@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 68> kRanges = {{
+constexpr std::array<KeyRange, 75> kRanges = {{
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -53,11 +53,18 @@ constexpr std::array<KeyRange, 68> kRanges = {{
     {"lr_scheduler", "total_steps", 0, 1e12},
     {"training", "local_batch_size", 0, 1 << 24},
     {"training", "global_batch_size", 0, 1 << 24},
+    {"training", "gradient_accumulation_steps", 0, kMaxDegree},
+    {"training", "label_smoothing", 0, 1, false, true},
+    {"training", "z_loss", 0, 1e6},
+    {"training", "ema_decay", 0, 1, false, true},
     {"training", "seq_len", 1, 1 << 24},
     {"training", "steps", 1, 1e12},
     {"training", "max_norm", 0, 1e12},
     {"training", "seed", 0, kAny},
     {"training", "steps_per_launch", 1, 1000},
+    {"lora", "rank", 0, 4096},
+    {"lora", "alpha", 0, 1e9, true},
+    {"lora", "dropout", 0, 1, false, true},
     {"parallelism", "data_parallel_replicate_degree", 1, kMaxDegree},
     {"parallelism", "expert_parallel_degree", 1, kMaxDegree},
     {"parallelism", "context_parallel_degree", 1, kMaxDegree},

@@ -9,14 +9,19 @@ std::vector<ConfigKey> OptimizerKeys() {
        "Optimizer.",
        MW_AT(optimizer.name),
        KeyKind::kChoice,
-       {"adamw", "sgd"}},
+       {"adamw", "sgd", "lion"}},
       {"optimizer", "lr", "Peak learning rate.", MW_AT(optimizer.lr)},
-      {"optimizer", "beta1", "AdamW.", MW_AT(optimizer.beta1)},
-      {"optimizer", "beta2", "AdamW.", MW_AT(optimizer.beta2)},
+      {"optimizer", "beta1", "AdamW and Lion.", MW_AT(optimizer.beta1)},
+      {"optimizer", "beta2", "AdamW and Lion, which usually has 0.99.", MW_AT(optimizer.beta2)},
       {"optimizer", "eps", "AdamW.", MW_AT(optimizer.eps)},
       {"optimizer", "weight_decay", "Decoupled; applies to matrices, not to biases and norms.",
        MW_AT(optimizer.weight_decay)},
       {"optimizer", "momentum", "SGD only.", MW_AT(optimizer.momentum)},
+      {"optimizer", "param_groups",
+       "Params with settings of their own, each as \"PATTERN: lr_factor=2, weight_decay=0\"; of "
+       "two "
+       "for one param the later counts (docs/fine-tuning.md).",
+       MW_AT(param_groups)},
       {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
       {"lr_scheduler",
        "decay_type",
@@ -58,6 +63,31 @@ std::vector<ConfigKey> TrainingKeys() {
       {"training", "global_batch_size",
        "Rows per step over all replicas and microbatches; 0: local_batch_size x replicas, or 8.",
        MW_AS(global_batch_size, "train.global_batch")},
+      {"training", "gradient_accumulation_steps",
+       "Pieces in which a replica's batch goes through one after the other; 0: as "
+       "parallelism.pipeline_parallel_microbatches says, which is the same thing. The global batch "
+       "stays as it is.",
+       MW_AT(accumulation_steps)},
+      {"training", "frozen",
+       "Patterns of params that are not trained, such as \"*.wte.weight\": no gradient, no "
+       "optimizer "
+       "state.",
+       MW_AT(frozen)},
+      {"training", "trainable",
+       "Patterns of params that are trained, all others being frozen; beside LoRA, those that are "
+       "trained with the adapters. What frozen names, too, is frozen.",
+       MW_AT(trainable)},
+      {"training", "label_smoothing",
+       "Share of each label that is spread over the vocabulary; the validation's loss is without.",
+       MW_AT(loss_terms.label_smoothing)},
+      {"training", "z_loss",
+       "Times the squared logarithm of the softmax's denominator, added to the loss of a token "
+       "(1e-4 in PaLM); the validation's loss is without.",
+       MW_AT(loss_terms.z_loss)},
+      {"training", "ema_decay",
+       "Keeps running means of what is trained, mean = decay x mean + (1 - decay) x weight after "
+       "each step; 0: none. Checkpoints have them, `checkpoint export --averages` takes them.",
+       MW_AT(ema_decay)},
       {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
       {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
       {"training", "max_norm",
@@ -79,6 +109,30 @@ std::vector<ConfigKey> TrainingKeys() {
        {"float32", "float64", "bfloat16"}},
       {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
        MW_AT(train.steps_per_launch)},
+  };
+}
+
+std::vector<ConfigKey> LoraKeys() {
+  return {
+      {"lora", "rank",
+       "Of the adapters (r of PEFT); 0: none. With adapters all other weights are frozen "
+       "(docs/fine-tuning.md).",
+       MW_AT(lora.rank)},
+      {"lora", "alpha", "Adapters count alpha / rank (lora_alpha of PEFT).", MW_AT(lora.alpha)},
+      {"lora", "rank_stabilized", "Adapters count alpha / sqrt(rank) (use_rslora of PEFT).",
+       MW_AT(lora.rank_stabilized)},
+      {"lora", "dropout", "Of what goes into adapters (lora_dropout of PEFT).",
+       MW_AT(lora.dropout)},
+      {"lora", "target_modules",
+       "Modules that get adapters: \"q_proj\" fits every module whose name ends so; \"all-linear\" "
+       "fits all but the head.",
+       MW_AT(lora.target_modules)},
+      {"lora", "modules_to_save",
+       "Modules that are trained as a whole and saved with the adapters.",
+       MW_AT(lora.modules_to_save)},
+      {"lora", "adapter_path",
+       "Folder with adapter_model.safetensors to start from; none: adapters are drawn.",
+       MW_AT(adapter_path)},
   };
 }
 

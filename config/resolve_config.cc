@@ -66,6 +66,21 @@ Status ResolveBatch(JobConfig& config, const std::string& file) {
   return OkStatus();
 }
 
+// Two names of one thing.
+Status ResolveAccumulation(JobConfig& config, const std::string& file) {
+  const int64_t steps = config.accumulation_steps;
+  int64_t& microbatches = config.parallel.microbatches;
+  if (steps == 0) return OkStatus();
+  if (microbatches != 0 && microbatches != steps) {
+    return InvalidArgument(fmt::format(
+        "{}: training.gradient_accumulation_steps {} is not "
+        "parallelism.pipeline_parallel_microbatches {}, which is the same thing; set one of them",
+        Where(config, "training.gradient_accumulation_steps", file), steps, microbatches));
+  }
+  microbatches = steps;
+  return OkStatus();
+}
+
 Status ResolveSchedule(JobConfig& config, const std::string& file) {
   ir::OptimizerSpec& optimizer = config.optimizer;
   const int64_t steps = config.train.steps;
@@ -113,8 +128,10 @@ void NoteUnused(JobConfig& config) {
   const auto note = [&](bool unused, const char* text) {
     if (unused) config.notes.emplace_back(text);
   };
-  note(optimizer.name == "adamw" && optimizer.momentum != 0,
-       "optimizer.momentum has no effect with adamw; beta1 is its counterpart");
+  note(optimizer.name != "sgd" && optimizer.momentum != 0,
+       "optimizer.momentum has no effect but with sgd; beta1 is its counterpart");
+  note(optimizer.name == "lion" && optimizer.eps != defaults.eps,
+       "optimizer.eps has no effect with lion");
   note(optimizer.name == "sgd" &&
            (optimizer.beta1 != defaults.beta1 || optimizer.beta2 != defaults.beta2 ||
             optimizer.eps != defaults.eps),
@@ -157,6 +174,9 @@ void NoteUnused(JobConfig& config) {
        "checkpoint.async_mode has no effect without checkpoint.enable");
   note(config.origins.contains("checkpoint.export_dtype") && !config.checkpoint.last_save_in_hf,
        "checkpoint.export_dtype has no effect without checkpoint.last_save_in_hf");
+  note(config.lora.rank == 0 && config.adapter_path.empty() &&
+           (!config.lora.target_modules.empty() || !config.lora.modules_to_save.empty()),
+       "the keys of [lora] have no effect with lora.rank 0");
   note(!config.hf_path.empty() && !config.model.flavor.empty(),
        "model.flavor has no effect with model.hf_path");
 }
@@ -166,6 +186,7 @@ void NoteUnused(JobConfig& config) {
 Status ResolveConfig(JobConfig& config, const std::string& file) {
   MW_TRY(CheckName(config, file));
   MW_TRY(ResolveBatch(config, file));
+  MW_TRY(ResolveAccumulation(config, file));
   MW_TRY(ResolveSchedule(config, file));
   NoteUnused(config);
   return OkStatus();

@@ -41,7 +41,7 @@ Status CheckReadable(const std::string& key, const std::string& path) {
 
 Result<StartingWeights> FromLoadPath(const std::string& given, const std::string& job_folder) {
   const std::string path = data::ResolvePath(given, job_folder);
-  StartingWeights found{path, fmt::format("checkpoint.initial_load_path = \"{}\"", given), {}};
+  StartingWeights found{path, fmt::format("checkpoint.initial_load_path = \"{}\"", given)};
   if (IsFolder(path)) {
     found.path = WeightsIn(path);
     if (found.path.empty()) {
@@ -56,7 +56,7 @@ Result<StartingWeights> FromLoadPath(const std::string& given, const std::string
 }
 
 Result<StartingWeights> FromHfPath(const std::string& path) {
-  StartingWeights found{{}, fmt::format("model.hf_path = \"{}\"", path), {}};
+  StartingWeights found{{}, fmt::format("model.hf_path = \"{}\"", path)};
   if (!IsFolder(path)) {
     const std::string folder = std::filesystem::path(path).parent_path().string();
     if (!WeightsIn(folder.empty() ? "." : folder).empty()) {
@@ -81,11 +81,29 @@ Result<StartingWeights> FromHfPath(const std::string& path) {
 
 }  // namespace
 
-Result<StartingWeights> FindStartingWeights(const JobConfig& config) {
+namespace {
+
+Result<StartingWeights> FindModelsWeights(const JobConfig& config) {
   if (!config.initial_load_path.empty())
     return FromLoadPath(config.initial_load_path, config.folder);
   if (config.hf_path.empty() || config.from_scratch) return StartingWeights();
   return FromHfPath(config.hf_path);
+}
+
+}  // namespace
+
+std::string AdapterFolder(const JobConfig& config) {
+  return config.adapter_path.empty() ? "" : data::ResolvePath(config.adapter_path, config.folder);
+}
+
+Result<StartingWeights> FindStartingWeights(const JobConfig& config) {
+  MW_ASSIGN_OR_RETURN(StartingWeights found, FindModelsWeights(config));
+  found.adapter = AdapterFolder(config);
+  if (found.adapter.empty() || !found.path.empty()) return found;
+  return Fail(InvalidArgument(
+      fmt::format("lora.adapter_path = \"{}\": adapters belong to weights; name these with "
+                  "model.hf_path or checkpoint.initial_load_path",
+                  config.adapter_path)));
 }
 
 }  // namespace meshwright::config

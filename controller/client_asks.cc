@@ -10,6 +10,7 @@
 #include <set>
 
 #include "data/counts.h"
+#include "ir/averages.h"
 #include "ir/id_bounds.h"
 #include "proto/frames.h"
 
@@ -186,7 +187,10 @@ Result<ir::TensorType> StateType(const ir::JobRequest& job, const StateNames& st
   if (!state.contains(name)) return Fail(none);
   const ir::Graph& graph = job.main().graph;
   const bool moment = name.starts_with("opt.m/") || name.starts_with("opt.v/");
-  const std::string param = moment && job.trained() != nullptr ? name.substr(6) : name;
+  const std::string averaged = ir::AveragedParam(name);
+  const std::string param = !averaged.empty()                    ? averaged
+                            : moment && job.trained() != nullptr ? name.substr(6)
+                                                                 : name;
   for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
     if (graph.node(id).attrs.Str("name") != param) continue;
     ir::TensorType type = graph.type(graph.node(id).outputs[0]);

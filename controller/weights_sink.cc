@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/adapters.h"
 #include "formats/safetensors.h"
 
 namespace meshwright::controller {
@@ -28,7 +29,8 @@ Status WeightsSink::Open(MeshGeneration mesh_gen, const std::string& path,
     file->params[param.attrs.Str("name")] = &param;
   }
   MW_ASSIGN_OR_RETURN(const std::vector<formats::TensorSpec> tensors, formats::TensorsOf(layouts));
-  MW_ASSIGN_OR_RETURN(file->writer, formats::SafetensorsWriter::Create(path, tensors));
+  MW_ASSIGN_OR_RETURN(file->writer, formats::SafetensorsWriter::Create(
+                                        path, tensors, formats::AdapterMetadata(*loss)));
   file->loss = std::move(loss);
   const MutexLock lock(mutex_);
   files_[mesh_gen.value()] = std::move(file);

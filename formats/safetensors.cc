@@ -65,8 +65,9 @@ std::span<const std::byte> SafetensorsFile::data(const SafetensorsEntry& entry) 
 }
 
 Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    const std::string& path, const std::vector<TensorSpec>& tensors) {
-  MW_ASSIGN_OR_RETURN(EncodedHeader encoded, EncodeSafetensorsHeader(tensors));
+    const std::string& path, const std::vector<TensorSpec>& tensors,
+    const std::map<std::string, std::string>& metadata) {
+  MW_ASSIGN_OR_RETURN(EncodedHeader encoded, EncodeSafetensorsHeader(tensors, metadata));
   std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter());
   writer->path_ = path;
   std::string temporary = path + ".XXXXXX";

@@ -114,8 +114,9 @@ class SafetensorsWriter {
  public:
   // Reserves the whole file at once. Errors: kResourceExhausted naming path and bytes when the disk
   // is full, kNotFound for a missing folder, kInvalidArgument as EncodeSafetensorsHeader.
-  static Result<std::unique_ptr<SafetensorsWriter>> Create(const std::string& path,
-                                                           const std::vector<TensorSpec>& tensors);
+  static Result<std::unique_ptr<SafetensorsWriter>> Create(
+      const std::string& path, const std::vector<TensorSpec>& tensors,
+      const std::map<std::string, std::string>& metadata = {});
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
@@ -190,8 +191,11 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
                                                const ir::TensorType& logical, const ir::Box& box);
 
-// Whether the file has every param of the graph in a form that ReadLogicalTile takes. Errors: as
-// there, for the first param that does not fit.
+// Whether the param keeps what it is initialised with where a file of weights lacks it.
+bool MayBeDrawn(const ir::Node& param);
+
+// Whether the file has every param of the graph in a form that ReadLogicalTile takes, or lacks one
+// that may be drawn. Errors: as there, for the first param that does not fit.
 Status CheckWeights(const SafetensorsFile& file, const ir::Graph& graph);
 
 }  // namespace meshwright::formats

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/param_groups.h"
 #include "ir/schema.h"
 
 namespace meshwright::ir {
@@ -165,7 +166,9 @@ Result<Graph> WithGradients(const Graph& loss) {
   MW_TRY(CheckLossOutputs(loss));
   Builder builder(loss);
   std::vector<ValueId> params;
-  for (const NodeId id : loss.NodesOf(Op::kParam)) params.push_back(loss.node(id).outputs[0]);
+  for (const NodeId id : loss.NodesOf(Op::kParam)) {
+    if (!IsFrozen(loss.node(id))) params.push_back(loss.node(id).outputs[0]);
+  }
   BackwardPass pass(builder, 0, params, BackwardPass::Place::kOfNode);
   const ValueId loss_sum = loss.Output("loss_sum");
   const int layer = loss.producer(loss_sum).layer;

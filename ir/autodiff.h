@@ -49,7 +49,7 @@ Result<std::vector<ValueId>> AppendGradients(Builder& builder, ValueId loss,
 Result<Graph> Differentiate(const Graph& loss);
 
 struct OptimizerSpec {
-  std::string name = "adamw";  // "adamw" | "sgd"
+  std::string name = "adamw";  // "adamw" | "sgd" | "lion"
   double lr = 3e-4;
   double min_lr = 0;
   std::string schedule = "constant";  // "constant" | "linear" | "cosine"

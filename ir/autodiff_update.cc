@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "ir/autodiff.h"
+#include "ir/averages.h"
 #include "ir/builder.h"
+#include "ir/param_groups.h"
 
 namespace meshwright::ir {
 namespace {
@@ -15,8 +18,8 @@ namespace {
 constexpr double kLeastSize = 1e-30;
 
 Status CheckSpec(const OptimizerSpec& spec) {
-  if (spec.name != "adamw" && spec.name != "sgd") {
-    return InvalidArgument(fmt::format("optimizer '{}' must be adamw or sgd", spec.name));
+  if (spec.name != "adamw" && spec.name != "sgd" && spec.name != "lion") {
+    return InvalidArgument(fmt::format("optimizer '{}' must be adamw, sgd or lion", spec.name));
   }
   if (spec.schedule != "constant" && spec.total_steps <= 0) {
     return InvalidArgument(fmt::format("optimizer schedule '{}' needs total_steps > 0, has {}",
@@ -45,16 +48,13 @@ class UpdateAppender {
     const std::vector<ValueId> clip =
         builder_.Add(Op::kClipMultiplier, {SumOfSquares(), count}, {{"max_norm", spec_.max_norm}});
     MW_CHECK(clip.size() == 2) << "clip_multiplier gives a multiplier and a norm";
-    const ValueId rate = LearningRate({{"lr", spec_.lr},
-                                       {"min_lr", spec_.min_lr},
-                                       {"warmup_steps", spec_.warmup_steps},
-                                       {"total_steps", spec_.total_steps},
-                                       {"schedule", spec_.schedule}});
+    const ValueId rate = RateOf(1);
     for (const Param& param : params_) {
       if (param.sign_rate) {
         AppendSigned(param, clip[0]);
       } else {
-        AppendParam(param, clip[0], rate);
+        AppendParam(param, clip[0], RateOf(param.rate_factor));
+        AppendAverage(param);
       }
     }
     builder_.SetOutput("loss", builder_.AddOne(Op::kDivide, {loss_sum, count}));
@@ -69,7 +69,8 @@ class UpdateAppender {
     std::string name;
     ValueId value;
     ValueId grad;
-    bool decays = false;
+    double weight_decay = 0;
+    double rate_factor = 1;
     std::optional<double> sign_rate;
   };
 
@@ -77,13 +78,20 @@ class UpdateAppender {
     bool any = false;
     for (NodeId id : graph_.NodesOf(Op::kParam)) {
       const Node& node = graph_.node(id);
+      if (IsFrozen(node)) continue;
       const std::string name = node.attrs.Str("name");
       const ValueId grad = graph_.Output("grad/" + name);
       if (!grad.valid()) {
         return InvalidArgument(fmt::format(
             "graph \"{}\" has no output \"grad/{}\": differentiate it first", graph_.name, name));
       }
-      params_.push_back({name, node.outputs[0], grad, node.attrs.Int("decay") == 1, {}});
+      const double decay = node.attrs.Int("decay") == 1 ? spec_.weight_decay : 0.0;
+      params_.push_back({name,
+                         node.outputs[0],
+                         grad,
+                         node.attrs.Real(kWeightDecayAttr, decay),
+                         node.attrs.Real(kRateFactorAttr, 1),
+                         {}});
       if (node.attrs.Has("sign_rate")) params_.back().sign_rate = node.attrs.Real("sign_rate");
       any = any || !params_.back().sign_rate;
     }
@@ -98,6 +106,19 @@ class UpdateAppender {
       squares.push_back(builder_.AddOne(Op::kSumSquares, {param.grad}));
     }
     return builder_.AddOne(Op::kSum, squares);
+  }
+
+  // One node for all params of a factor.
+  ValueId RateOf(double factor) {
+    const auto [it, fresh] = rates_.try_emplace(factor);
+    if (fresh) {
+      it->second = LearningRate({{"lr", spec_.lr * factor},
+                                 {"min_lr", spec_.min_lr * factor},
+                                 {"warmup_steps", spec_.warmup_steps},
+                                 {"total_steps", spec_.total_steps},
+                                 {"schedule", spec_.schedule}});
+    }
+    return it->second;
   }
 
   // In the widest dtype of the params, so that an f64 run is f64 throughout.
@@ -119,10 +140,12 @@ class UpdateAppender {
   }
 
   void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
-    Attrs attrs = {{"weight_decay", param.decays ? spec_.weight_decay : 0.0}};
-    if (spec_.name == "sgd") {
+    Attrs attrs = {{"weight_decay", param.weight_decay}};
+    if (spec_.name != "adamw") {
       const std::string m_name = "opt.m/" + param.name;
-      attrs.Set("momentum", spec_.momentum);
+      const bool lion = spec_.name == "lion";
+      attrs.Set("momentum", lion ? spec_.beta2 : spec_.momentum);
+      if (lion) attrs.Set("sign_beta", spec_.beta1);
       const std::vector<ValueId> results = builder_.Add(
           Op::kSgd, {param.value, param.grad, State(m_name, param.value), multiplier, rate}, attrs);
       builder_.SetOutput("update/" + param.name, results[0]);
@@ -133,6 +156,27 @@ class UpdateAppender {
     attrs.Set("beta2", spec_.beta2);
     attrs.Set("eps", spec_.eps);
     AppendAdamW(param, multiplier, rate, attrs);
+  }
+
+  // The mean starts as the param does.
+  void AppendAverage(const Param& param) {
+    const Attrs& of = graph_.producer(param.value).attrs;
+    const double decay = of.Real(kAverageAttr);
+    if (decay == 0) return;
+    Attrs attrs = {{"name", kAveragePrefix + param.name},
+                   {"init", of.Str("init", "zeros")},
+                   {"mean", of.Real("mean", 0)},
+                   {"std", of.Real("std", 1)},
+                   {"state", int64_t{1}},
+                   {kAverageOfAttr, param.name},
+                   {kDrawnAsAttr, param.name}};
+    const ValueId mean =
+        builder_.AddOne(Op::kParam, {}, std::move(attrs), {graph_.type(param.value)});
+    const ValueId renewed = builder_.graph().Output("update/" + param.name);
+    const ValueId kept = builder_.AddOne(Op::kScale, {mean}, {{"factor", decay}});
+    const ValueId more = builder_.AddOne(Op::kScale, {renewed}, {{"factor", 1 - decay}});
+    builder_.SetOutput(fmt::format("update/{}{}", kAveragePrefix, param.name),
+                       builder_.AddOne(Op::kAdd, {kept, more}));
   }
 
   // AdamW that remembers nothing divides the gradient by its size.
@@ -163,6 +207,7 @@ class UpdateAppender {
   const OptimizerSpec& spec_;
   Builder builder_;
   std::vector<Param> params_;
+  std::map<double, ValueId> rates_;  // by factor
 };
 
 }  // namespace

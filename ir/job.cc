@@ -320,9 +320,9 @@ Status CheckParallel(const ParallelSpec& parallel) {
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  if (optimizer.name != "adamw" && optimizer.name != "sgd") {
+  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion") {
     return InvalidField("optimizer.name",
-                        fmt::format("is '{}'; known: adamw, sgd", optimizer.name));
+                        fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
   }
   if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
       optimizer.schedule != "cosine") {

@@ -188,7 +188,7 @@
 //   adamw              {beta1, beta2, eps, weight_decay:real} (p, g, m, v, multiplier[], lr[]) ->
 //                      (p, m, v); g*multiplier is the gradient, bias correction uses step+1,
 //                      decoupled decay p*(1-lr*wd) first
-//   sgd                {momentum, weight_decay:real} (p, g, m, multiplier[], lr[]) -> (p, m)
+//   sgd                {momentum, weight_decay, [sign_beta]} (p, g, m, multiplier[],lr[]) -> (p, m)
 // collectives (only in local graphs, made by the planner)
 //   axes:strs are mesh axis names, kind "sum"|"max"|"lse"
 //   all_reduce         {axes, kind} (x0, x1, ...) -> same shapes; one transfer for all operands (a

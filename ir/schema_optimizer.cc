@@ -64,8 +64,13 @@ TypesOr InferAdamW(const OpCall& call) {
   return InferUpdate(call, 2);
 }
 
+// With sign_beta it is Lion: p goes by the sign of sign_beta * m + (1 - sign_beta) * g, m is a
+// mean, momentum * m + (1 - momentum) * g, and decay is decoupled, p * (1 - lr * weight_decay)
+// first. Source: Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS'23,
+// algorithm 2.
 TypesOr InferSgd(const OpCall& call) {
   MW_TRY(call.RealIn("momentum", 0, 1));
+  if (call.attrs.Has("sign_beta")) MW_TRY(call.RealIn("sign_beta", 0, 1));
   return InferUpdate(call, 1);
 }
 

@@ -23,8 +23,10 @@ TypesOr InferFloatSource(const OpCall& call) {
 
 Status CheckInit(const OpCall& call) {
   const std::string init = call.attrs.Str("init", "zeros");
-  if (init == "normal" || init == "zeros" || init == "ones") return OkStatus();
-  return call.Error(fmt::format("\"{}\" has init \"{}\"; known: normal, zeros, ones",
+  for (const char* known : {"normal", "uniform", "zeros", "ones"}) {
+    if (init == known) return OkStatus();
+  }
+  return call.Error(fmt::format("\"{}\" has init \"{}\"; known: normal, uniform, zeros, ones",
                                 call.attrs.Str("name"), init));
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/layers.h"
+#include "ir/param_groups.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 
@@ -180,12 +181,13 @@ class LossVerifier {
     return marks;
   }
 
-  // Floating point values that depend on a param.
+  // Floating point values that depend on a trained param.
   static IdVector<ValueId, bool> TrainedValues(const Graph& loss) {
     IdVector<ValueId, bool> trained(loss.values.size(), false);
     for (const Node& node : loss.nodes) {
-      const bool depends =
-          node.op == Op::kParam || (!StopsGradient(node.op) && AnyOf(node.inputs, trained));
+      const bool depends = node.op == Op::kParam
+                               ? !IsFrozen(node)
+                               : !StopsGradient(node.op) && AnyOf(node.inputs, trained);
       for (const ValueId id : node.outputs) {
         trained[id] = depends && IsFloating(loss.type(id).dtype);
       }

@@ -43,4 +43,16 @@ struct AdamWConfig {
   }
 };
 
+// What an op sgd does: with sign_beta by the sign of a mean (ir/schema_optimizer.cc).
+struct SgdConfig {
+  double momentum = 0;
+  double weight_decay = 0;
+  double sign_beta = -1;  // below 0: it is plain
+
+  static SgdConfig From(const ir::Attrs& attrs) {
+    return {attrs.Real("momentum"), attrs.Real("weight_decay"), attrs.Real("sign_beta", -1)};
+  }
+  bool by_sign() const { return sign_beta >= 0; }
+};
+
 }  // namespace meshwright::ops

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "ir/adapters.h"
 #include "planner/choosing.h"
 
 namespace meshwright::planner {
@@ -116,10 +117,40 @@ Result<std::optional<FactorIndex>> ColumnFactor(const NodeAtHand& at, size_t w,
                   FittingDegrees(misfit->size, choosing))));
 }
 
+const Node* ParamNode(const Choosing& choosing, ValueId id) {
+  const Node* producer = &choosing.graph.producer(id);
+  if (IsWeightCast(choosing.graph, *producer)) {
+    producer = &choosing.graph.producer(producer->inputs[0]);
+  }
+  return producer->op == Op::kParam ? producer : nullptr;
+}
+
+// A param that belongs to another one is split as that is, and whole along dims of its own.
+std::optional<FactorIndex> FactorBeside(const NodeAtHand& at, size_t w, const Node& param,
+                                        const Choosing& choosing) {
+  const auto other = choosing.result.params.find(param.attrs.Str(ir::kBesideAttr));
+  if (other == choosing.result.params.end()) return std::nullopt;
+  const std::vector<int64_t> dims = param.attrs.Ints(ir::kBesideDimsAttr);
+  for (size_t d = 0; d < dims.size() && d < at.rule.operands[w].size(); ++d) {
+    const auto beside = static_cast<size_t>(dims[d]);
+    if (dims[d] < 0 || beside >= other->second.dims.size() || at.rule.operands[w][d].empty()) {
+      continue;
+    }
+    if (!SplitBy(other->second.dims[beside], kTensor)) continue;
+    const FactorIndex factor = at.rule.operands[w][d][0];
+    if (choosing.CanSplit(at.rule, factor, kTensor)) return factor;
+  }
+  return std::nullopt;
+}
+
 // Redco's rules at the first use of weight `w`: follow a split contraction, else split an output
 // factor.
 Result<std::optional<FactorIndex>> FirstUse(const NodeAtHand& at, size_t w, Choosing& choosing) {
   const auto& [node, rule, views] = at;
+  const Node* const param = ParamNode(choosing, node.inputs[w]);
+  if (param != nullptr && param->attrs.Has(ir::kBesideAttr)) {
+    return FactorBeside(at, w, *param, choosing);
+  }
   std::set<FactorIndex> weight_factors;
   for (const ir::DimFactors& dim : rule.operands[w]) weight_factors.insert(dim.begin(), dim.end());
   for (size_t i = 0; i < views.size(); ++i) {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/loss_terms.h"
 #include "ir/rewrite.h"
 #include "ir/schema.h"
 #include "mesh/sharding.h"
@@ -23,12 +24,17 @@ using ir::Op;
 
 // Of `validated`, inputs of the job's data become those of the validation.
 Result<ir::Graph> WithoutNoise(const ir::Graph& graph, const ir::JobProgram* validated) {
+  bool without_terms = false;
   const auto emit = [&](ir::Builder& builder, const ir::Node& node,
                         const std::vector<ValueId>& inputs,
                         const std::vector<ir::TensorType>& types) {
     if (node.op == Op::kDropout) return std::vector<ValueId>{inputs[0]};
     if (node.op == Op::kNoise && node.attrs.Int("training") != 0) {
       return builder.Add(Op::kScale, inputs, {{"factor", 0.0}});
+    }
+    if (node.op == Op::kAdd && node.attrs.Int(ir::kTrainingAttr) != 0) {
+      without_terms = true;
+      return std::vector<ValueId>{inputs[0]};
     }
     ir::Attrs attrs = node.attrs;
     if (attrs.Has("dropout")) attrs.Set("dropout", 0.0);  // of attention's probabilities
@@ -37,7 +43,8 @@ Result<ir::Graph> WithoutNoise(const ir::Graph& graph, const ir::JobProgram* val
     if (validates) attrs.Set("source", ir::ValidationFeed(attrs.Str("source")));
     return builder.Add(node.op, inputs, attrs, types);
   };
-  return ir::RewriteGraph(graph, emit);
+  MW_ASSIGN_OR_RETURN(ir::Graph forward, ir::RewriteGraph(graph, emit));
+  return without_terms ? ir::DropDeadNodes(forward) : forward;
 }
 
 std::vector<std::string> NamesOf(const ir::Graph& graph) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/check.h"
+#include "ir/averages.h"
 #include "ir/schema.h"
 #include "ir/stage_block.h"
 #include "mesh/reshard.h"
@@ -211,15 +213,27 @@ Result<ValueId> EmitReshard(ir::Builder& builder, const ir::TensorType& global_t
 ValueId EmitInitialValue(ir::Builder& builder, const Node& param, const ir::TensorType& global_type,
                          const Sharding& sharding, const ir::TensorType& local_type) {
   const std::string init = param.attrs.Str("init", "zeros");
-  if (init != "normal") {
+  if (init != "normal" && init != "uniform") {
     return builder.AddOne(Op::kConstant, {}, {{"value", init == "ones" ? 1.0 : 0.0}}, {local_type});
   }
   // Blocks of stages are those of the one stream of the whole.
-  Attrs attrs{{"name", param.attrs.Str("block_of", param.attrs.Str("name"))},
-              {"mean", param.attrs.Real("mean", 0)},
-              {"std", param.attrs.Real("std", 1)}};
+  const std::string own = param.attrs.Str("block_of", param.attrs.Str("name"));
+  Attrs attrs{{"name", param.attrs.Str(ir::kDrawnAsAttr, own)}};
   SetOffsets(attrs, global_type, sharding);
   if (const auto block = ir::StageBlock::FromAttrs(param.attrs)) block->ToAttrs(attrs);
+  const double mean = param.attrs.Real("mean", 0);
+  const double deviation = param.attrs.Real("std", 1);
+  if (init == "uniform") {
+    // Noise is in [0, 1), whose deviation is 1/sqrt(12).
+    const double width = std::sqrt(12.0) * deviation;
+    attrs.Set("kind", std::string("uniform"));
+    const ValueId shape = builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {local_type});
+    const ValueId unit = builder.AddOne(Op::kNoise, {shape}, attrs);
+    const ValueId wide = builder.AddOne(Op::kScale, {unit}, {{"factor", width}});
+    return builder.AddOne(Op::kShift, {wide}, {{"value", mean - width / 2}});
+  }
+  attrs.Set("mean", mean);
+  attrs.Set("std", deviation);
   return builder.AddOne(Op::kRandomNormal, {}, attrs, {local_type});
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "ir/averages.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
@@ -54,6 +55,11 @@ class Partitioner {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       meshes_.push_back(PlanningMesh(layout, stage));
       if (differ()) stage_strategies_.push_back(OnMesh(strategies, meshes_.back()));
+    }
+    for (const NodeId id : graph.NodesOf(Op::kParam)) {
+      const Node& param = graph.node(id);
+      if (!param.attrs.Has(ir::kAverageOfAttr)) continue;
+      averages_[graph.Output("update/" + param.attrs.Str("name"))] = param.outputs[0];
     }
   }
 
@@ -438,7 +444,9 @@ class Partitioner {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
       MW_TRY(KeepForOthers(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
-    return UpdateParams(key, node, outputs);
+    MW_TRY(UpdateParams(key, node, outputs));
+    const auto average = averages_.find(node.outputs[0]);
+    return average == averages_.end() ? OkStatus() : Renew(key, node, 0, average->second, outputs);
   }
 
   // The form in which later pieces read the value, made where the value is.
@@ -477,15 +485,21 @@ class Partitioner {
   Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs) {
     for (const auto& [result, operand] : ir::RenewedOf(node.op)) {
       MW_CHECK(result < outputs.size()) << ir::OpName(node.op) << " renews too little";
-      const Version& param = ParamVersion(key.stage, node.inputs[operand]);
-      const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[result];
-      ValueId renewed = outputs[result];
-      if (made != param.sharding) {
-        MW_ASSIGN_OR_RETURN(renewed,
-                            Convert(key, node.outputs[result], renewed, made, param.sharding));
-      }
-      BuilderOf(key).outputs.emplace_back(param.tensor, renewed);
+      MW_TRY(Renew(key, node, result, node.inputs[operand], outputs));
     }
+    return OkStatus();
+  }
+
+  // Result i replaces `value`, a param.
+  Status Renew(const PieceKey& key, const Node& node, size_t i, ValueId value,
+               const std::vector<ValueId>& outputs) {
+    const Version& param = ParamVersion(key.stage, value);
+    const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
+    ValueId renewed = outputs[i];
+    if (made != param.sharding) {
+      MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
+    }
+    BuilderOf(key).outputs.emplace_back(param.tensor, renewed);
     return OkStatus();
   }
 
@@ -567,6 +581,7 @@ class Partitioner {
   ValueVersions versions_;
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
+  std::map<ValueId, ValueId> averages_;  // by what renews it, a mean of a param
 };
 
 }  // namespace

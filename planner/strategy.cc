@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "ir/averages.h"
 #include "planner/choosing.h"
 
 namespace meshwright::planner {
@@ -140,7 +141,15 @@ Status Visit(size_t index, Choosing& choosing) {
   const Graph& graph = choosing.graph;
   const Node& node = graph.nodes[index];
   NodeStrategy& strategy = choosing.result.nodes[index];
-  if (node.op == Op::kParam || IsWeightCast(graph, node)) return OkStatus();
+  if (node.op == Op::kParam) {
+    // A mean lies as its param does.
+    const auto of = choosing.result.params.find(node.attrs.Str(ir::kAverageOfAttr));
+    if (of != choosing.result.params.end()) {
+      choosing.result.params.try_emplace(node.attrs.Str("name"), of->second);
+    }
+    return OkStatus();
+  }
+  if (IsWeightCast(graph, node)) return OkStatus();
   if (node.op == Op::kFeed) {
     return SetResults(node, strategy, {OfFeed(node, choosing)}, choosing);
   }

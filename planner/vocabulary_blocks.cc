@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ir/averages.h"
 #include "ir/builder.h"
 #include "ir/schema.h"
 #include "ir/stage_block.h"
@@ -162,6 +163,14 @@ class VocabularySplitter {
         if (Producer(input).op == Op::kParam) params_.insert(input);
       }
     }
+    for (const NodeId id : graph_.NodesOf(Op::kParam)) {
+      const std::string of = graph_.node(id).attrs.Str(ir::kAverageOfAttr);
+      const bool blocks =
+          !of.empty() && std::any_of(params_.begin(), params_.end(), [&](ValueId p) {
+            return Producer(p).attrs.Str("name") == of;
+          });
+      if (blocks) params_.insert(graph_.node(id).outputs[0]);
+    }
   }
 
   int64_t First(int stage) const { return bounds_[static_cast<size_t>(stage)]; }
@@ -274,6 +283,9 @@ class VocabularySplitter {
       Attrs attrs = node.attrs;
       attrs.Set("name", BlockName(name, stage));
       attrs.Set("block_of", name);
+      if (attrs.Has(ir::kAverageOfAttr)) {
+        attrs.Set(ir::kAverageOfAttr, BlockName(attrs.Str(ir::kAverageOfAttr), stage));
+      }
       BlockAt(0, stage).ToAttrs(attrs);
       ir::TensorType type = graph_.type(node.outputs[0]);
       type.dims[0] = Rows(stage);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/param_groups.h"
 #include "planner/zero_levels.h"
 
 namespace meshwright::planner {
@@ -33,6 +34,7 @@ class ZeroPass {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (IsOptimizer(graph_.nodes[i])) SplitOptimizer(i);
     }
+    if (layout_.zero == 3) SplitFrozen();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) SumPartials(i);
     NoteWhole();
     ReadShardedParams(graph_, layout_, strategies_.params, strategies_);
@@ -86,7 +88,43 @@ class ZeroPass {
     }
     strategies_.params[name] =
         IsReadAsCopy(node.inputs[0]) ? *split : AsOfKind(*split, layout_, ZeroKind::kWeights);
+    SplitAverage(node.outputs[0], *split);
     SplitGradient(node.inputs[1], *split);
+  }
+
+  // The mean of the renewed param: the sum of two scaled values.
+  void SplitAverage(ValueId renewed, const Sharding& split) {
+    for (const NodeId reader : users_[renewed]) {
+      if (graph_.node(reader).op != Op::kScale) continue;
+      for (const NodeId sum : users_[graph_.node(reader).outputs[0]]) {
+        for (const ValueId term : graph_.node(sum).inputs) {
+          const NodeId scale = graph_.value(term).producer;
+          SplitNode(scale, split);
+          const Node& source = graph_.producer(graph_.node(scale).inputs[0]);
+          if (source.op == Op::kParam) strategies_.params[source.attrs.Str("name")] = split;
+        }
+        SplitNode(sum, split);
+      }
+    }
+  }
+
+  void SplitNode(NodeId id, const Sharding& split) {
+    const Node& node = graph_.node(id);
+    NodeStrategy& strategy = strategies_.nodes[id.index()];
+    strategy.operands.assign(node.inputs.size(), split);
+    strategy.results = {split};
+    strategies_.values[node.outputs[0]] = split;
+  }
+
+  // What is read only has no update: replicas hold blocks of it all the same.
+  void SplitFrozen() {
+    for (const NodeId id : graph_.NodesOf(Op::kParam)) {
+      const Node& param = graph_.node(id);
+      if (!ir::IsFrozen(param)) continue;
+      Sharding& sharding = strategies_.params.at(param.attrs.Str("name"));
+      const auto split = SplitOverData(graph_.type(param.outputs[0]), sharding);
+      if (split) sharding = AsOfKind(*split, layout_, ZeroKind::kWeights);
+    }
   }
 
   void SplitGradient(ValueId gradient, const Sharding& split) {

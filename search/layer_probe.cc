@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ir/averages.h"
 #include "planner/job_on_axes.h"
 #include "planner/lower.h"
 #include "planner/step_pieces.h"
@@ -119,6 +120,11 @@ class Prober {
         if (node.phase == Phase::kForward && node.layer >= 0) {
           param_layers_.try_emplace(name, node.layer);
         }
+      }
+      if (node.op == Op::kParam && node.attrs.Has(ir::kAverageOfAttr)) {
+        const auto of = param_layers_.find(node.attrs.Str(ir::kAverageOfAttr));
+        const int layer = of == param_layers_.end() ? 0 : of->second;
+        param_layers_.try_emplace(node.attrs.Str("name"), layer);
       }
       if (node.op != Op::kAdamW && node.op != Op::kSgd) continue;
       const int layer = param_layers_[graph.producer(node.inputs[0]).attrs.Str("name")];

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "ir/averages.h"
+#include "ir/param_groups.h"
 #include "search/open_choices.h"
 
 namespace meshwright::search {
@@ -26,7 +28,7 @@ std::string HostMemoryText(const ir::JobRequest& job) {
 }  // namespace
 
 int64_t LeastStateBytes(const ir::JobRequest& job) {
-  const int64_t states = job.optimizer.name == "sgd" ? 1 : 2;
+  const int64_t states = job.optimizer.name == "adamw" ? 2 : 1;
   int64_t weights = 0;
   int64_t optimizer = 0;
   int64_t gradients = 0;
@@ -39,6 +41,8 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
     const int64_t gradient_bytes =
         std::min(ir::DTypeBytes(type.dtype), ir::DTypeBytes(job.train.compute_dtype));
     weights += type.bytes();
+    if (ir::IsFrozen(graph.node(id))) continue;
+    if (graph.node(id).attrs.Has(ir::kAverageAttr)) optimizer += type.bytes();
     optimizer += states * type.elements() * ir::DTypeBytes(kept);
     gradients += type.elements() * gradient_bytes;
     narrow += type.elements() * gradient_bytes;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "checkpoint/cover.h"
+#include "ir/averages.h"
 #include "worker/tile_copy.h"
 
 namespace meshwright::worker {
@@ -85,15 +86,20 @@ Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
   }
   for (const auto& [rank, rank_slots] : slots) {
     for (const auto& [name, slot] : rank_slots) {
-      if (slot.kind != ir::MemoryKind::kWeights) continue;
-      const auto param = params.find(name);
+      const std::string averaged = ir::AveragedParam(name);
+      if (slot.kind != ir::MemoryKind::kWeights && averaged.empty()) continue;
+      const auto param = params.find(averaged.empty() ? name : averaged);
       if (param == params.end()) {
         return Internal(fmt::format("the model has no weight '{}' of rank {}", name, rank));
       }
       const ir::TensorType& logical = loss.type(param->second->outputs[0]);
-      MW_ASSIGN_OR_RETURN(std::vector<std::byte> tile,
-                          formats::ReadLogicalTile(file, *param->second, logical, slot.box));
-      MW_TRY(runtime.WritePersistent(rank, name, tile));
+      const auto tile = formats::ReadLogicalTile(file, *param->second, logical, slot.box);
+      if (!tile && formats::MayBeDrawn(*param->second) &&
+          tile.error().code() == StatusCode::kNotFound) {
+        continue;
+      }
+      MW_TRY(tile);
+      MW_TRY(runtime.WritePersistent(rank, name, *tile));
     }
   }
   return OkStatus();

@@ -40,7 +40,8 @@ Status WriteTensors(const std::vector<proto::NamedTensor>& tensors, const StateS
 Result<std::shared_ptr<const formats::SafetensorsFile>> OpenWeights(const FilePlaces& places,
                                                                     const ir::FileRef& file);
 
-// Fills every weight of the local ranks with its tile of the file.
+// Fills every weight of the local ranks, and every mean of one, with its tile of the file; what may
+// be drawn stays as it is where the file lacks it.
 // Errors: kNotFound, kInvalidArgument naming tensor, wanted and found shape.
 Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
                    const StateSlots& slots, JobRuntime& runtime);

@@ -92,13 +92,13 @@ KernelResult MakeAdamW(const Maker& maker) {
 }
 
 KernelResult MakeSgd(const Maker& maker) {
-  const double momentum = maker.spec.attrs.Real("momentum");
-  const double decay = maker.spec.attrs.Real("weight_decay");
   return MakeCall(maker, 0,
-                  [momentum, decay](Kernels& kernels, StreamHandle stream,
-                                    const RunContext& context, Inputs inputs, Outputs outputs) {
+                  [config = SgdConfig::From(maker.spec.attrs)](
+                      Kernels& kernels, StreamHandle stream, const RunContext& context,
+                      Inputs inputs, Outputs outputs) {
                     return ForUpdates(1, context, inputs, outputs, [&](const UpdateArgs& update) {
-                      return kernels.Sgd({update, momentum, decay}, stream);
+                      return kernels.Sgd(
+                          {update, config.momentum, config.weight_decay, config.sign_beta}, stream);
                     });
                   });
 }

@@ -84,6 +84,34 @@ struct SgdUpdate {
   }
 };
 
+// Lion: by the sign of a mean, with decoupled decay.
+template <typename T, int N>
+struct LionUpdate {
+  const SgdArgs& args;
+
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    const float momentum = static_cast<float>(args.momentum);
+    const float beta = static_cast<float>(args.sign_beta);
+    const float multiplier = *args.update.multiplier;
+    const float lr = *args.update.lr;
+    const float keep = 1.0f - lr * static_cast<float>(args.weight_decay);
+    float p[N], g[N], m[N];
+    LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
+    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    LoadUnit<float, N>(tensor.m + at, m);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float gradient = g[i] * multiplier;
+      const float mean = beta * m[i] + (1.0f - beta) * gradient;
+      const float sign = mean > 0 ? 1.0f : mean < 0 ? -1.0f : mean;
+      p[i] = keep * p[i] - lr * sign;
+      m[i] = momentum * m[i] + (1.0f - momentum) * gradient;
+    }
+    StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
+    StoreUnit<float, N>(tensor.m_to + at, m);
+  }
+};
+
 // Calls whole(tensor, first element) for the block's whole units and one(...) for the rest.
 template <typename Whole, typename One>
 __device__ void ForEachElement(const UpdateArgs& args, const Whole& whole, const One& one) {
@@ -111,6 +139,11 @@ __global__ void __launch_bounds__(kThreads) AdamWKernel(const AdamWArgs args) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) SgdKernel(const SgdArgs args) {
   ForEachElement(args.update, SgdUpdate<T, kUnit>{args}, SgdUpdate<T, 1>{args});
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) LionKernel(const SgdArgs args) {
+  ForEachElement(args.update, LionUpdate<T, kUnit>{args}, LionUpdate<T, 1>{args});
 }
 
 // Sets first_block; the number of all blocks. Tensors that fit into a GPU's memory have far fewer
@@ -142,7 +175,9 @@ Code launches::Sgd(const SgdArgs& args, StreamHandle stream) {
   const int64_t blocks = CountBlocks(counted.update);
   if (blocks > kMostBlocks) return kTooManyBlocks;
   return ForType(args.update.type, [&](auto element) {
-    return Launch(stream, Blocks(blocks, kThreads), SgdKernel<decltype(element)>, counted);
+    using T = decltype(element);
+    return Launch(stream, Blocks(blocks, kThreads),
+                  args.sign_beta < 0 ? SgdKernel<T> : LionKernel<T>, counted);
   });
 }
 

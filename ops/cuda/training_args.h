@@ -102,6 +102,7 @@ struct SgdArgs {
   UpdateArgs update;
   double momentum = 0;
   double weight_decay = 0;
+  double sign_beta = -1;  // below 0: plain, else Lion
 };
 
 // ---- Attention ----------------------------------------------------------------------------------

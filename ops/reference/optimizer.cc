@@ -70,6 +70,27 @@ KernelResult MakeSgd(const KernelSpec& spec) {
       });
 }
 
+// A mean that is NaN makes the weight NaN, so that divergence is seen.
+template <typename T>
+KernelResult MakeLion(const KernelSpec& spec) {
+  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs)](const RunContext&, Inputs inputs,
+                                                                   Outputs outputs) -> Status {
+    const double multiplier = static_cast<double>(*inputs[3].as<T>());
+    const double lr = static_cast<double>(*inputs[4].as<T>());
+    const int64_t count = inputs[0].elements();
+    for (int64_t i = 0; i < count; ++i) {
+      const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier;
+      const double m = inputs[2].as<T>()[i];
+      const double mean = config.sign_beta * m + (1.0 - config.sign_beta) * g;
+      const double sign = mean > 0 ? 1.0 : mean < 0 ? -1.0 : mean;
+      const double p = inputs[0].as<T>()[i] * (1.0 - lr * config.weight_decay);
+      outputs[0].as<T>()[i] = static_cast<T>(p - lr * sign);
+      outputs[1].as<T>()[i] = static_cast<T>(config.momentum * m + (1.0 - config.momentum) * g);
+    }
+    return {};
+  });
+}
+
 }  // namespace
 
 KernelResult MakeOptimizer(const KernelSpec& spec) {
@@ -81,7 +102,7 @@ KernelResult MakeOptimizer(const KernelSpec& spec) {
       case ir::Op::kAdamW:
         return MakeAdamW<T>(spec);
       default:
-        return MakeSgd<T>(spec);
+        return SgdConfig::From(spec.attrs).by_sign() ? MakeLion<T>(spec) : MakeSgd<T>(spec);
     }
   });
 }

@@ -403,6 +403,12 @@ void AddOptimizers(std::vector<OpCase>& cases) {
                      {{dims}, {dims}, {dims}, Positive({}), Positive({})},
                      {},
                      false});
+    cases.push_back({"lion" + at,
+                     Op::kSgd,
+                     {{"momentum", 0.99}, {"weight_decay", 0.1}, {"sign_beta", 0.9}},
+                     {{dims}, {dims}, {dims}, Positive({}), Positive({})},
+                     {},
+                     false});
   }
   cases.push_back({"clip_multiplier",
                    Op::kClipMultiplier,

@@ -123,6 +123,36 @@ TEST(SgdOp, FollowsTheFormulaOverSeveralSteps) {
   }
 }
 
+// Chen et al., NeurIPS'23, algorithm 2.
+TEST(SgdOp, WithASignBetaIsLion) {
+  const OpCase op_case{"lion",
+                       ir::Op::kSgd,
+                       {{"momentum", 0.99}, {"weight_decay", 0.1}, {"sign_beta", 0.9}},
+                       {{{1}}, {{1}}, {{1}}, {{}}, {{}}},
+                       {}};
+  for (const Target& target : AllTargets()) {
+    double p = 0.7, m = 0;
+    std::vector<HostTensor> state = {Vector({p}), Vector({m})};
+    for (int step = 0; step < 6; ++step) {
+      const double raw = step == 5 ? 0 : 0.3 - 0.2 * step;
+      const auto result = RunCase(op_case, target, ir::DType::kF32,
+                                  {state[0], Vector({raw}), state[1], Scalar(2), Scalar(0.1)});
+      ASSERT_TRUE(result) << result.error();
+      const double g = 2 * raw;
+      const double mean = 0.9 * m + 0.1 * g;
+      p = (1 - 0.1 * 0.1) * p - 0.1 * (mean > 0 ? 1 : mean < 0 ? -1 : 0);
+      m = 0.99 * m + 0.01 * g;
+      EXPECT_NEAR(ValuesOf((*result)[0])[0], p, 1e-6) << "step " << step;
+      EXPECT_NEAR(ValuesOf((*result)[1])[0], m, 1e-6);
+      state = *result;
+    }
+    const auto still = RunCase(op_case, target, ir::DType::kF32,
+                               {Vector({1}), Vector({0}), Vector({0}), Scalar(2), Scalar(0.1)});
+    ASSERT_TRUE(still) << still.error();
+    EXPECT_NEAR(ValuesOf((*still)[0])[0], 0.99, 1e-6) << "the sign of 0 is 0";
+  }
+}
+
 TEST(ClipMultiplierOp, DividesByTheCountAndBoundsTheNorm) {
   const OpCase op_case{"clip", ir::Op::kClipMultiplier, {{"max_norm", 1.0}}, {{{}}, {{}}}, {}};
   const auto run = [&](double sum_squares, double count) {

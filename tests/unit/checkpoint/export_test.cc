@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kExportedRows = 64;
 
-// Three weights, of which the model exports two under other names.
+// Three weights, which the model exports under other names; one has a mean.
 class ExportTest : public ::testing::Test {
  protected:
   ExportTest()
@@ -32,11 +32,12 @@ class ExportTest : public ::testing::Test {
     const ir::Box box{{0}, {kExportedRows}};
     std::vector<std::vector<std::byte>> bytes;
     std::vector<BoxBytes> boxes;
-    for (const char* name : {"a", "b", "c"}) {
+    for (const char* name : {"a", "b", "c", "opt.ema/b"}) {
       const std::vector<float> values(kExportedRows, static_cast<float>(name[0]));
       bytes.emplace_back(values.size() * 4);
       std::memcpy(bytes.back().data(), values.data(), bytes.back().size());
-      boxes.push_back({name, type, ir::MemoryKind::kWeights, box, {}});
+      const auto kind = name[1] == '\0' ? ir::MemoryKind::kWeights : ir::MemoryKind::kOptimizer;
+      boxes.push_back({name, type, kind, box, {}});
     }
     for (size_t i = 0; i < boxes.size(); ++i) boxes[i].bytes = bytes[i];
     const auto images = MakeShards(0, boxes).value();
@@ -65,6 +66,19 @@ TEST_F(ExportTest, SmallOnesAreOneFile) {
   ASSERT_TRUE(ExportWeights(*reader_, model_, dir_.File("one.safetensors"), ir::DType::kBF16).ok());
   EXPECT_EQ(ReadFile(folder + "/model.safetensors").value(),
             ReadFile(dir_.File("one.safetensors")).value());
+}
+
+TEST_F(ExportTest, MeansStandInForTheWeightsThatHaveThem) {
+  const std::string path = dir_.File("averaged.safetensors");
+  ASSERT_TRUE(ExportWeights(*reader_, model_, path, std::nullopt, ExportedWeights::kAverages).ok());
+  const auto file = formats::SafetensorsFile::Open(path).value();
+  for (const auto& [name, expected] : {std::pair("model.a", 'a'), std::pair("model.b", 'o')}) {
+    const formats::SafetensorsEntry* entry = file->Find(name);
+    ASSERT_NE(entry, nullptr) << name;
+    float value = 0;
+    std::memcpy(&value, file->data(*entry).data(), sizeof(value));
+    EXPECT_EQ(value, static_cast<float>(expected)) << name;
+  }
 }
 
 TEST_F(ExportTest, LargeOnesAreShardsWithAnIndexAndMergeToTheSameFile) {

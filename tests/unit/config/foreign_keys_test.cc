@@ -40,8 +40,12 @@ TEST(ForeignKeyHint, ValuesOfTorchTitanThatAreNotHereSayWhatIs) {
 
 TEST(ForeignKeyHint, SynonymsOfOthersNameTheKeyThatIsMeant) {
   EXPECT_THAT(Error("optimizer.learning_rate=1"), HasSubstr("write optimizer.lr"));
-  EXPECT_THAT(Error("training.gradient_accumulation_steps=4"),
-              HasSubstr("parallelism.pipeline_parallel_microbatches"));
+  EXPECT_THAT(Error("training.grad_accum_steps=4"),
+              HasSubstr("training.gradient_accumulation_steps"));
+  EXPECT_THAT(Error("parallelism.gradient_accumulation_steps=4"),
+              HasSubstr("it belongs to [training]"));
+  EXPECT_THAT(Error("lora.r=8"), HasSubstr("write lora.rank"));
+  EXPECT_THAT(Error("peft.lora_alpha=8"), HasSubstr("section [lora]"));
   EXPECT_THAT(Error("training.per_device_train_batch_size=4"),
               HasSubstr("training.local_batch_size"));
   EXPECT_THAT(Error("training.BF16=true"), HasSubstr("training.dtype = \"bfloat16\""));

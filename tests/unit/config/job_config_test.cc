@@ -91,7 +91,7 @@ TEST(JobConfig, WrongTypeNamesKeyWantedTypeAndValue) {
   EXPECT_NE(Error("[checkpoint]\nlast_save = 1\n").find("must be true or false, is 1"),
             std::string::npos);
   EXPECT_NE(Error("[optimizer]\nlr = true\n").find("must be a number, is true"), std::string::npos);
-  EXPECT_NE(Error("[optimizer]\nname = \"lion\"\n").find("must be one of: adamw, sgd"),
+  EXPECT_NE(Error("[optimizer]\nname = \"adagrad\"\n").find("must be one of: adamw, sgd"),
             std::string::npos);
   EXPECT_NE(Error("[parallelism]\ntensor_parallel_degree = 0\n").find("-1 or \"auto\", is 0"),
             std::string::npos);
@@ -335,7 +335,7 @@ TEST(JobConfig, SwitchesAreTrueFalseOrAuto) {
 TEST(JobConfig, ValuesWithoutEffectAreNoted) {
   EXPECT_EQ(Notes({}), "");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no effect with adamw"},
+      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no effect but with sgd"},
       {{"optimizer.name=sgd", "optimizer.beta1=0.8"}, "no effect with sgd"},
       {{"training.local_batch_size=3", "training.global_batch_size=13"},
        "training.local_batch_size has no effect"},

@@ -253,11 +253,11 @@ TEST(ValidateJob, RefusesACountThatDependsOnParams) {
 
 TEST(ValidateJob, RefusesAnInitialisationThatNobodyKnows) {
   Builder b("loss");
-  b.AddOne(Op::kParam, {}, {{"name", "w"}, {"init", "uniform"}}, {F32({2, 3})});
+  b.AddOne(Op::kParam, {}, {{"name", "w"}, {"init", "triangular"}}, {F32({2, 3})});
   const auto graph = b.Finish();
   ASSERT_FALSE(graph.has_value());
   EXPECT_THAT(graph.error().message(),
-              HasSubstr("\"w\" has init \"uniform\"; known: normal, zeros, ones"));
+              HasSubstr("\"w\" has init \"triangular\"; known: normal, uniform, zeros, ones"));
 }
 
 TEST(ValidateJob, LossAndCountHaveOneDType) {
