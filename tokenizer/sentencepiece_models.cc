@@ -101,7 +101,7 @@ class UnigramPieces final : public SentencePieceBase {
  private:
   static constexpr float kUnknownPenalty = 10;
   static constexpr size_t kNowhere = SIZE_MAX;
-  // The best way to a place of the text: its last piece. Sums are rounded to float, which decides
+  // The best way to a place of the text: its last piece. Sums are floats, whose rounding decides
   // between ways that are nearly equal.
   struct Step {
     float score = 0;
@@ -109,15 +109,14 @@ class UnigramPieces final : public SentencePieceBase {
     uint32_t id = 0;
   };
 
-  static void Improve(Step& step, double score, size_t begin, uint32_t id) {
-    if (step.begin != kNowhere && score <= static_cast<double>(step.score)) return;
-    step = {static_cast<float>(score), begin, id};
+  static void Improve(Step& step, float score, size_t begin, uint32_t id) {
+    if (step.begin == kNowhere || score > step.score) step = {score, begin, id};
   }
 
   void FindBest(std::string_view text, std::vector<Step>& best) const {
     for (size_t at = 0; at < text.size();) {
       const size_t character = CharacterBytes(text[at]);
-      const double here = static_cast<double>(best[at].score);
+      const float here = best[at].score;
       bool single = false;
       tree_.ForEachPrefix(text.substr(at), [&](size_t length, uint32_t id) {
         const SentencePiece& piece = Of(id);
@@ -125,18 +124,15 @@ class UnigramPieces final : public SentencePieceBase {
         Improve(best[at + length], ScoreOf(piece, length) + here, at, id);
         single = single || length == character;
       });
-      if (!single) {
-        const float score = unknown_score_ + best[at].score;
-        Improve(best[at + character], static_cast<double>(score), at, file().unknown);
-      }
+      if (!single) Improve(best[at + character], unknown_score_ + here, at, file().unknown);
       at += character;
     }
   }
 
   // A user-defined piece is better than all others of its length.
-  double ScoreOf(const SentencePiece& piece, size_t length) const {
-    if (piece.kind != PieceKind::kUserDefined) return static_cast<double>(piece.score);
-    return static_cast<double>(static_cast<float>(length) * largest_) - 0.1;
+  float ScoreOf(const SentencePiece& piece, size_t length) const {
+    if (piece.kind != PieceKind::kUserDefined) return piece.score;
+    return static_cast<float>(length) * largest_ - 0.1f;
   }
 
   PrefixTree tree_;
