@@ -47,6 +47,7 @@ struct Storage {
   SubmitArgs submit;
   PredictArgs predict;
   GenerateArgs generate;
+  ChatArgs chat;
   EvaluateArgs evaluate;
   CheckpointArgs checkpoint;
   LogsArgs logs;
@@ -320,6 +321,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "submit") return s.submit;
   if (name == "predict") return s.predict;
   if (name == "generate") return s.generate;
+  if (name == "chat") return s.chat;
   if (name == "evaluate") return s.evaluate;
   if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
@@ -435,7 +437,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddGlobal(app, storage);
   AddCluster(app, storage);
   AddJobs(app,
-          {storage.submit, storage.predict, storage.generate, storage.evaluate, storage.checkpoint,
+          {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate, storage.checkpoint,
            storage.logs, storage.cancel, storage.pause, storage.resume, storage.wait});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});

@@ -177,6 +177,14 @@ struct GenerateArgs {
   int64_t timeout_s = 600;
 };
 
+struct ChatArgs {
+  GenerateArgs generate;      // the model and how its answers are drawn
+  std::string system;         // what the system says first
+  std::string chat_template;  // file, or a folder that has one; empty: the model's own
+  std::string variables;      // JSON, an object: what the template asks for besides
+  int64_t context = 2048;     // tokens of a whole conversation
+};
+
 struct EvaluateArgs {
   int64_t id = 0;
   int64_t batches = 0;  // 0: as many as the job's validations had
@@ -235,7 +243,7 @@ struct ConfigArgs {
   std::vector<std::string> overrides;
 };
 
-enum class TokenizerAction : uint8_t { kEncode, kDecode, kTrain };
+enum class TokenizerAction : uint8_t { kEncode, kDecode, kTrain, kRender };
 
 struct TokenizerArgs {
   TokenizerAction action = TokenizerAction::kEncode;
@@ -251,6 +259,11 @@ struct TokenizerArgs {
   int64_t vocabulary = 32'000;
   int64_t least_count = 2;
   std::vector<std::string> special_tokens;  // empty: the trainer's own
+  std::string template_name = "default";    // kRender: one of several
+  std::string tools;                        // files with JSON; empty: none
+  std::string variables;
+  std::string now;      // "2026-11-26T12:00:00"; empty: the time
+  bool prompt = false;  // ends where an answer begins
 };
 
 struct JobsArgs {};
@@ -265,7 +278,7 @@ struct StatusArgs {};
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, GenerateArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs,
+                 PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs,
                  CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VerifyArgs,
                  VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs>;
 

@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
+#include "cli/text_writer.h"
 #include "client/data_files.h"
 #include "client/evaluation.h"
 #include "formats/safetensors.h"
@@ -311,7 +312,33 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   return kExitOk;
 }
 
+class OpenedWriter final : public TextWriter {
+ public:
+  explicit OpenedWriter(Writer writer) : writer_(std::move(writer)) {}
+  TextCodec& codec() override { return writer_.codec; }
+  int64_t positions() const override { return writer_.positions; }
+  Status Close() override { return writer_.session->Close(); }
+  Result<generation::Written> Write(const GenerateArgs& args, std::vector<int32_t> prompt,
+                                    const std::set<int32_t>& more_stops, uint64_t number,
+                                    const generation::OnToken& on_token) override {
+    generation::Request request = RequestOf(args, writer_, std::move(prompt));
+    if (!args.ignore_stops) request.stops.insert(more_stops.begin(), more_stops.end());
+    request.number = number;
+    return generation::WriteText(request, writer_.positions,
+                                 Logits(*writer_.session, writer_.positions), on_token);
+  }
+
+ private:
+  Writer writer_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args) {
+  MW_TRY(CheckArgs(args));
+  MW_ASSIGN_OR_RETURN(Writer writer, IsJob(args.model) ? OfJob(client, args) : OfFolder(client, args));
+  return std::make_unique<OpenedWriter>(std::move(writer));
+}
 
 int RunGenerate(const GenerateArgs& args, const GlobalArgs& global) {
   const Result<int> code = Generate(args, global);

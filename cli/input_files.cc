@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/os_error.h"
+#include "base/text.h"
+#include "cli/token_files.h"
 #include "data/check_contents.h"
 #include "data/describe.h"
 #include "data/paths.h"
@@ -58,6 +62,66 @@ Status CheckThere(const config::JobConfig& config, const char* key, const std::s
   return Status(missing.code(), missing.message() + MissingHint(config, path));
 }
 
+// Whether the data are text that a tokenizer makes tokens of.
+bool IsTokenized(const config::JobConfig& config) {
+  return config.dataset_format == "text" || config.dataset_format == "jsonl";
+}
+
+// The tokenizer of the data: the one that is named, else the model's.
+Result<std::string> TokenizerOf(const config::JobConfig& config) {
+  if (config.tokenizer != "byte") return data::ResolvePath(config.tokenizer, config.folder);
+  if (config.hf_path.ends_with(".json")) {
+    return std::filesystem::path(config.hf_path).parent_path().string();
+  }
+  if (!config.hf_path.empty()) return config.hf_path;
+  return Fail(InvalidArgument(
+      fmt::format("training.dataset_format is \"{}\", so training.tokenizer has to name a "
+                  "tokenizer.json, a tokenizer.model or the folder of a model",
+                  config.dataset_format)));
+}
+
+// A line now and then of work that takes longer than a moment.
+class ProgressLine {
+ public:
+  void Show(int64_t done, int64_t all) {
+    const int64_t now_ns = SystemClock().NowNs();
+    if (now_ns - shown_ns_ < 2'000'000'000) return;
+    shown_ns_ = now_ns;
+    fmt::print(stderr, "making tokens: {} of {}\n", FormatBytes(done), FormatBytes(all));
+  }
+
+ private:
+  int64_t shown_ns_ = SystemClock().NowNs();
+};
+
+// The files of tokens of one path.
+Result<TokenFiles> TokensOf(const config::JobConfig& config, const std::string& path) {
+  TokenFilesRequest request;
+  MW_ASSIGN_OR_RETURN(request.files, data::ExpandPath(path, config.folder, ""));
+  MW_ASSIGN_OR_RETURN(request.tokenizer, TokenizerOf(config));
+  request.format = config.dataset_format;
+  request.cache = TokenCacheOf(request.files.front());
+  if (config.model.document_separator.value_or(-1) >= 0) {
+    request.separator = config.model.document_separator;
+  }
+  ProgressLine line;
+  request.progress = [&line](int64_t done, int64_t all) { line.Show(done, all); };
+  return MakeTokenFiles(request);
+}
+
+// In place of texts the files that were made of them.
+Status Tokenize(const config::JobConfig& config, data::FilesRequest& request) {
+  for (std::vector<std::string>* paths : {&request.paths, &request.validation_paths}) {
+    if (paths->empty()) continue;
+    const auto made = TokensOf(config, paths->front());
+    if (!made.has_value()) return OfKeys(made.error(), config);
+    if (made->paths.empty()) return InvalidArgument(paths->front() + " has no tokens");
+    *paths = made->paths;
+    request.format = made->format;
+  }
+  return OkStatus();
+}
+
 Result<ir::DataStream> FindDataset(const config::JobConfig& config) {
   if (config.dataset_path.empty()) {
     return Fail(
@@ -65,13 +129,14 @@ Result<ir::DataStream> FindDataset(const config::JobConfig& config) {
                         "training.dataset_path=book.txt"));
   }
   MW_TRY(CheckThere(config, "training.dataset_path", config.dataset_path));
+  if (!config.validation_path.empty()) {
+    MW_TRY(CheckThere(config, "validation.dataset_path", config.validation_path));
+  }
   data::FilesRequest request;
   request.format = config.dataset_format;
   request.paths = {config.dataset_path};
-  if (!config.validation_path.empty()) {
-    MW_TRY(CheckThere(config, "validation.dataset_path", config.validation_path));
-    request.validation_paths = {config.validation_path};
-  }
+  if (!config.validation_path.empty()) request.validation_paths = {config.validation_path};
+  if (IsTokenized(config)) MW_TRY(Tokenize(config, request));
   request.validation_fraction = config.data.validation_fraction;
   request.folder = config.folder;
   auto stream = data::DescribeFiles(request);
@@ -98,6 +163,11 @@ Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dat
 
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) {
   if (config.dataset_path.empty()) return OkStatus();
+  // Making tokens may take hours, and a dry run is to take none: `submit` makes and checks them.
+  if (IsTokenized(config)) {
+    const Result<std::string> tokenizer = TokenizerOf(config);
+    return tokenizer.has_value() ? OkStatus() : tokenizer.error();
+  }
   const Result<ir::DataStream> dataset = FindDataset(config);
   if (dataset.has_value()) return CheckInputData(config, *dataset, vocabulary);
   return dataset.error().code() == StatusCode::kNotFound ? OkStatus() : dataset.error();

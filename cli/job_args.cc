@@ -156,14 +156,8 @@ void AddPredict(CLI::App& app, PredictArgs& args) {
       ->capture_default_str();
 }
 
-void AddGenerate(CLI::App& app, GenerateArgs& args) {
-  CLI::App* generate = app.add_subcommand("generate", "Text by a model, behind a prompt");
-  generate
-      ->add_option(
-          "model", args.model,
-          "A Hugging Face folder with its tokenizer, or the id of a job whose data are bytes")
-      ->required();
-  generate->add_option("prompt", args.prompt, "Text to go on from")->required();
+// What `generate` and `chat` have in common: a model, and how its tokens are drawn.
+void AddWriting(CLI::App* generate, GenerateArgs& args) {
   generate->add_option("--max-new-tokens", args.max_new_tokens, "Default: the model's own, or 128")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
   CLI::Option* greedy =
@@ -181,7 +175,6 @@ void AddGenerate(CLI::App& app, GenerateArgs& args) {
   generate->add_option("--seed", args.seed, "Of the draws; the same seed draws the same text")
       ->excludes(greedy);
   generate->add_flag("--ignore-eos", args.ignore_stops, "Go on behind the model's end of a text");
-  generate->add_flag("--echo", args.echo, "Print the prompt, too");
   generate->add_option("--dtype", args.dtype, "Of a folder's model")
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
@@ -189,6 +182,31 @@ void AddGenerate(CLI::App& app, GenerateArgs& args) {
   generate->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
       ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
       ->capture_default_str();
+}
+
+constexpr char kModel[] =
+    "A Hugging Face folder with its tokenizer, or the id of a job whose data are bytes";
+
+void AddGenerate(CLI::App& app, GenerateArgs& args) {
+  CLI::App* generate = app.add_subcommand("generate", "Text by a model, behind a prompt");
+  generate->add_option("model", args.model, kModel)->required();
+  generate->add_option("prompt", args.prompt, "Text to go on from")->required();
+  AddWriting(generate, args);
+  generate->add_flag("--echo", args.echo, "Print the prompt, too");
+}
+
+void AddChat(CLI::App& app, ChatArgs& args) {
+  CLI::App* chat = app.add_subcommand("chat", "A conversation with a model, line by line");
+  chat->add_option("model", args.generate.model, kModel)->required();
+  AddWriting(chat, args.generate);
+  chat->add_option("--system", args.system, "What the system says before the conversation");
+  chat->add_option("--context", args.context, "Tokens of a conversation; the model may have fewer")
+      ->check(CLI::Range(int64_t{16}, int64_t{10'000'000}))
+      ->capture_default_str();
+  chat->add_option("--chat-template", args.chat_template,
+                   "A template's file, or a folder with one; default: the model's own");
+  chat->add_option("--variables", args.variables,
+                   "What the template asks for besides, as JSON: {\"enable_thinking\": false}");
 }
 
 void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
@@ -208,6 +226,7 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddSubmit(app, commands.submit);
   AddPredict(app, commands.predict);
   AddGenerate(app, commands.generate);
+  AddChat(app, commands.chat);
   AddEvaluate(app, commands.evaluate);
   AddCheckpoint(app, commands.checkpoint);
 

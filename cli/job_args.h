@@ -21,6 +21,7 @@ struct JobCommands {
   SubmitArgs& submit;
   PredictArgs& predict;
   GenerateArgs& generate;
+  ChatArgs& chat;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
   LogsArgs& logs;
@@ -29,7 +30,7 @@ struct JobCommands {
   ResumeArgs& resume;
   WaitArgs& wait;
 };
-// submit, predict, generate, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
+// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

@@ -22,15 +22,21 @@ Result<TextCodec> TextCodec::OfFolder(const std::string& folder) {
   return TextCodec(std::move(tokenizer));
 }
 
-Result<std::vector<int32_t>> TextCodec::Encode(const std::string& text) const {
+Result<std::vector<int32_t>> TextCodec::Encode(const std::string& text, bool special) const {
   std::vector<int32_t> tokens;
   if (!tokenizer_) {
     for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
     return tokens;
   }
-  MW_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, tokenizer_->Encode(text));
+  MW_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, tokenizer_->Encode(text, {special}));
   for (const uint32_t id : ids) tokens.push_back(static_cast<int32_t>(id));
   return tokens;
+}
+
+std::optional<int32_t> TextCodec::TokenOf(const std::string& text) const {
+  if (!tokenizer_) return std::nullopt;
+  const std::optional<uint32_t> id = tokenizer_->IdOf(text);
+  return id ? std::optional<int32_t>(static_cast<int32_t>(*id)) : std::nullopt;
 }
 
 std::string TextCodec::Put(int32_t token) {
@@ -53,7 +59,11 @@ std::string TextCodec::Put(int32_t token) {
 }
 
 std::string TextCodec::End() {
-  if (stream_) return stream_->End();
+  if (stream_) {
+    std::string rest = stream_->End();
+    stream_.emplace(*tokenizer_);
+    return rest;
+  }
   return std::exchange(waiting_, "").empty() ? "" : kNoCharacter;
 }
 

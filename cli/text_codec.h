@@ -21,9 +21,13 @@ class TextCodec {
   // Errors: those of Tokenizer::Load.
   static Result<TextCodec> OfFolder(const std::string& folder);
 
-  Result<std::vector<int32_t>> Encode(const std::string& text) const;
+  // special: with the tokens around a text; a rendered chat template has them already.
+  Result<std::vector<int32_t>> Encode(const std::string& text, bool special = true) const;
+  // The token of this text; nothing where it is none, and of bytes.
+  std::optional<int32_t> TokenOf(const std::string& text) const;
   // The text that is whole with this token; bytes of a character wait for the rest.
   std::string Put(int32_t token);
+  // What still waits. The next Put begins a text anew.
   std::string End();
 
  private:

@@ -37,6 +37,15 @@ void AddTokenizer(CLI::App& app, TokenizerArgs& args) {
                    "Or a file whose lines are lists of ids; a text as JSON for each")
       ->excludes(ids);
   decode->add_flag("--special", args.show_special, "Show special tokens");
+  CLI::App* render = add("render", TokenizerAction::kRender, "The text of a conversation");
+  render->add_option("folder", args.path, "Of a model with a chat template")->required();
+  render->add_option("messages", args.file, "JSON file with the list of messages; -: stdin")
+      ->required();
+  render->add_flag("--prompt", args.prompt, "End where an answer begins");
+  render->add_option("--template", args.template_name, "One of several")->capture_default_str();
+  render->add_option("--tools", args.tools, "JSON file with a list of tools");
+  render->add_option("--variables", args.variables, "JSON file with more for the template");
+  render->add_option("--now", args.now, "Time of the template, 2026-11-26T12:00:00; default: now");
   CLI::App* train = add("train", TokenizerAction::kTrain, "Learn a byte-level BPE from texts");
   train->add_option("files", args.files, "Texts in UTF-8")->required();
   train->add_option("--out", args.out, "Where tokenizer.json goes")->required();

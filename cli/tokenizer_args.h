@@ -9,7 +9,7 @@
 
 namespace meshwright::cli {
 
-// tokenizer encode, decode and train.
+// tokenizer encode, decode, train and render.
 void AddTokenizer(CLI::App& app, TokenizerArgs& args);
 
 }  // namespace meshwright::cli

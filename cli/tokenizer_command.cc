@@ -1,16 +1,19 @@
-// meshwright tokenizer encode | decode | train.
+// meshwright tokenizer encode | decode | train | render.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "tokenizer/bpe_trainer.h"
+#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace meshwright::cli {
@@ -116,6 +119,35 @@ Status Train(const TokenizerArgs& args, bool json) {
   return OkStatus();
 }
 
+Result<std::tm> TimeOf(const std::string& text) {
+  std::tm time = {};
+  if (text.empty()) {
+    const auto seconds = static_cast<std::time_t>(SystemClock().NowNs() / 1'000'000'000);
+    ::localtime_r(&seconds, &time);
+    return time;
+  }
+  const char* const end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (end != nullptr && *end == '\0') return time;
+  return Fail(InvalidArgument(fmt::format("--now {} is no time like 2026-11-26T12:00:00", text)));
+}
+
+Status Render(const TokenizerArgs& args, bool json) {
+  MW_ASSIGN_OR_RETURN(const auto chat, tokenizer::ChatTemplate::Load(args.path, args.template_name));
+  tokenizer::ChatRequest request;
+  MW_ASSIGN_OR_RETURN(request.messages, ReadAll(args.file));
+  request.add_generation_prompt = args.prompt;
+  if (!args.tools.empty()) {
+    MW_ASSIGN_OR_RETURN(request.tools, ReadAll(args.tools));
+  }
+  if (!args.variables.empty()) {
+    MW_ASSIGN_OR_RETURN(request.variables, ReadAll(args.variables));
+  }
+  MW_ASSIGN_OR_RETURN(request.now, TimeOf(args.now));
+  MW_ASSIGN_OR_RETURN(const tokenizer::RenderedTemplate made, chat.Render(request));
+  fmt::print("{}\n", json ? nlohmann::json{{"text", made.text}}.dump() : made.text);
+  return OkStatus();
+}
+
 }  // namespace
 
 int RunTokenizer(const TokenizerArgs& args, const GlobalArgs& global) {
@@ -129,6 +161,9 @@ int RunTokenizer(const TokenizerArgs& args, const GlobalArgs& global) {
       break;
     case TokenizerAction::kTrain:
       status = Train(args, global.json);
+      break;
+    case TokenizerAction::kRender:
+      status = Render(args, global.json);
       break;
   }
   return status.ok() ? kExitOk : ReportError(status);

@@ -23,8 +23,7 @@ constexpr ForeignKey kForeignKeys[] = {
      "leave it out: checkpoint.last_save writes weights only, beside the whole state"},
     {"model", "hf_assets_path", "write model.hf_path"},
     {"model", "tokenizer_path",
-     "tokenizer files are not read yet; tokenize beforehand and set training.dataset_format = "
-     "\"uint16\" or \"uint32\""},
+     "write training.tokenizer, and training.dataset_format = \"text\" or \"jsonl\""},
     {"model", "converters", "there are no model converters here"},
     {"training", "dataset", "name a file with training.dataset_path"},
     {"training", "mixed_precision_param", "write training.dtype = \"bfloat16\""},

@@ -1,31 +1,15 @@
-// The normalizer "Precompiled": SentencePiece's table of replacements.
-//
-// precompiled_charsmap is base64 of
-//   u32 bytes of the trie | trie: u32 units | texts, each closed by a 0 byte
-// in little endian. The trie is a double array over bytes whose values are places in the texts.
-// Source: Darts-clone's units; SentencePiece's normalizer.
+// The normalizer "Precompiled": SentencePiece's table of replacements, as base64.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "tokenizer/normalizer.h"
+#include "tokenizer/replacement_table.h"
 
 namespace meshwright::tokenizer {
 namespace {
 
-// A node of the double array.
-struct Unit {
-  uint32_t bits;
-  bool has_value() const { return (bits >> 8 & 1) != 0; }
-  uint32_t value() const { return bits & 0x7fffffff; }
-  uint32_t label() const { return bits & 0x800000ff; }
-  size_t offset() const { return static_cast<size_t>(bits >> 10) << ((bits & 0x200) >> 6); }
-};
-
 class Charsmap final : public Normalizer {
  public:
-  Charsmap(std::vector<Unit> units, std::string texts)
-      : units_(std::move(units)), texts_(std::move(texts)) {}
+  explicit Charsmap(ReplacementTable table) : table_(std::move(table)) {}
 
   // Of each grapheme cluster: where it is short and begins with an entry, that one stands for all
   // of it; else each character is looked up. This is what models were trained with.
@@ -50,11 +34,9 @@ class Charsmap final : public Normalizer {
 
  private:
   bool Put(std::string_view part, size_t at, const Text& text, Text& out) const {
-    const int64_t place = Find(part);
-    if (place < 0) return false;
-    const std::string_view rest = std::string_view(texts_).substr(static_cast<size_t>(place));
-    PutText(rest.substr(0, rest.find('\0')), at, text, out);
-    return true;
+    const auto found = table_.Shortest(part);
+    if (found) PutText(found->text, at, text, out);
+    return found.has_value();
   }
 
   static void PutText(std::string_view part, size_t at, const Text& text, Text& out) {
@@ -63,27 +45,7 @@ class Charsmap final : public Normalizer {
     if (at < text.of_start && out.of_start == before) out.of_start = out.bytes.size();
   }
 
-  // The place of the replacement of the shortest entry that `key` begins with; -1: none.
-  int64_t Find(std::string_view key) const {
-    size_t node = units_[0].offset();
-    for (const char c : key) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte == 0) return -1;
-      node ^= byte;
-      if (node >= units_.size() || units_[node].label() != byte) return -1;
-      const bool has_value = units_[node].has_value();
-      node ^= units_[node].offset();
-      if (node >= units_.size()) return -1;
-      if (!has_value) continue;
-      const size_t place = units_[node].value();
-      const bool begins = place < texts_.size() && (texts_[place] & 0xc0) != 0x80;
-      return begins ? static_cast<int64_t>(place) : -1;
-    }
-    return -1;
-  }
-
-  std::vector<Unit> units_;
-  std::string texts_;
+  const ReplacementTable table_;
 };
 
 int ValueOfBase64(char c) {
@@ -115,18 +77,9 @@ std::optional<std::string> FromBase64(std::string_view text) {
 Result<std::shared_ptr<const Normalizer>> MakeCharsmap(const JsonNode& node) {
   MW_ASSIGN_OR_RETURN(const std::string encoded, node.Text("precompiled_charsmap"));
   const std::optional<std::string> bytes = FromBase64(encoded);
-  uint32_t trie_bytes = 0;
-  if (bytes && bytes->size() >= 4) std::memcpy(&trie_bytes, bytes->data(), 4);
-  if (!bytes || trie_bytes < 4 || trie_bytes % 4 != 0 || bytes->size() < trie_bytes + size_t{4}) {
-    return Fail(node.Wrong("precompiled_charsmap is no table of SentencePiece"));
-  }
-  std::vector<Unit> units(trie_bytes / 4);
-  std::memcpy(units.data(), bytes->data() + 4, trie_bytes);
-  std::string texts = bytes->substr(4 + trie_bytes);
-  if (FindInvalidUtf8(texts) != texts.size()) {
-    return Fail(node.Wrong("precompiled_charsmap has texts that are not UTF-8"));
-  }
-  return std::make_shared<const Charsmap>(std::move(units), std::move(texts));
+  std::optional<ReplacementTable> table = bytes ? ReplacementTable::Parse(*bytes) : std::nullopt;
+  if (!table) return Fail(node.Wrong("precompiled_charsmap is no table of SentencePiece"));
+  return std::make_shared<const Charsmap>(*std::move(table));
 }
 
 }  // namespace meshwright::tokenizer

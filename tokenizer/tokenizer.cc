@@ -5,6 +5,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "tokenizer/engine.h"
+#include "tokenizer/sentencepiece_engine.h"
+#include "tokenizer/sentencepiece_file.h"
 #include "tokenizer/unicode.h"
 
 namespace meshwright::tokenizer {
@@ -29,6 +31,22 @@ Result<std::string> FileOf(const std::string& path) {
   return path;
 }
 
+// A file beside another one; "" where there is none.
+Result<std::string> Beside(const std::string& file, const char* name) {
+  const size_t slash = file.rfind('/');
+  const std::string path = file.substr(0, slash == std::string::npos ? 0 : slash + 1) + name;
+  if (!FileExists(path)) return std::string();
+  return ReadFile(path);
+}
+
+Result<Tokenizer> OfPieces(const std::string& file, std::string_view bytes) {
+  MW_ASSIGN_OR_RETURN(const std::string config, Beside(file, "tokenizer_config.json"));
+  MW_ASSIGN_OR_RETURN(const std::string added, Beside(file, "added_tokens.json"));
+  MW_ASSIGN_OR_RETURN(const AroundSentencePiece around, ParseAround(config, added));
+  MW_ASSIGN_OR_RETURN(auto engine, MakeSentencePieceEngine(bytes, around));
+  return Tokenizer(std::move(engine));
+}
+
 }  // namespace
 
 Result<Tokenizer> Tokenizer::Load(const std::string& path) {
@@ -36,20 +54,24 @@ Result<Tokenizer> Tokenizer::Load(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && bytes[first] == '{';
-  if (!json && !file.ends_with(".json")) {
+  if (!json && !file.ends_with(".json") && !file.ends_with(".model") &&
+      !LooksLikeSentencePiece(bytes)) {
     return Fail(Unimplemented(
-        file +
-        " is no tokenizer.json, and others are not read; of a tokenizer.model of SentencePiece"
-        " `AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)` of transformers"
-        " makes one"));
+        file + " is neither a tokenizer.json nor a tokenizer.model of SentencePiece"));
   }
-  Result<Tokenizer> made = FromJson(bytes);
+  const bool pieces = !json && !file.ends_with(".json");
+  Result<Tokenizer> made = pieces ? OfPieces(file, bytes) : FromJson(bytes);
   if (!made.has_value()) return Fail(made.error().WithContext(file));
   return made;
 }
 
 Result<Tokenizer> Tokenizer::FromJson(std::string_view json) {
   MW_ASSIGN_OR_RETURN(auto engine, MakeJsonEngine(json));
+  return Tokenizer(std::move(engine));
+}
+
+Result<Tokenizer> Tokenizer::FromSentencePiece(std::string_view model) {
+  MW_ASSIGN_OR_RETURN(auto engine, MakeSentencePieceEngine(model, {}));
   return Tokenizer(std::move(engine));
 }
 

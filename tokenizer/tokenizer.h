@@ -5,7 +5,7 @@
 //   const std::string text = tokenizer.Decode(ids);
 //
 // A tokenizer.json is executed, whatever model it is of: normalizer, added tokens, pre-tokenizer,
-// model, post-processor, decoder.
+// model, post-processor, decoder. So is a tokenizer.model, exactly as SentencePiece does it.
 //
 // Thread rule: immutable; any number of threads use one tokenizer without locks. A copy is cheap,
 // it shares everything (docs/tokenizers.md).
@@ -36,11 +36,13 @@ struct PairEncoding {
 
 class Tokenizer {
  public:
-  // A tokenizer.json, or a folder with one. Errors: those of ReadFile; kUnimplemented: a
-  // tokenizer.model of SentencePiece; kInvalidArgument where it cannot be executed, with the path
-  // and the place in the file.
+  // A tokenizer.json, a tokenizer.model of SentencePiece, or a folder with one of them. Errors:
+  // those of ReadFile; kUnimplemented: another file; kInvalidArgument where it cannot be executed,
+  // with the path and the place in the file.
   static Result<Tokenizer> Load(const std::string& path);
   static Result<Tokenizer> FromJson(std::string_view json);
+  // The bytes of a tokenizer.model alone, as the package `sentencepiece` executes it.
+  static Result<Tokenizer> FromSentencePiece(std::string_view model);
 
   // Errors: kInvalidArgument where the text is not UTF-8, with the byte, and where the vocabulary
   // can say neither a character nor that it does not know it.

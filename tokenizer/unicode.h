@@ -70,6 +70,11 @@ int32_t ScriptOf(char32_t code);
 
 // Appends the character in lower case.
 void AppendLower(char32_t code, std::string& out);
+// In upper case, one character for one but for the sharp s.
+void AppendUpper(char32_t code, std::string& out);
+// Whether Python shows the character in a quoted text as it is: no control, no space but ' ', and
+// assigned.
+bool IsShown(char32_t code);
 
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 std::string Normalize(std::string_view text, NormalForm form);

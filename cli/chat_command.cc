@@ -1,0 +1,160 @@
+// chat: a conversation with a model, line by line.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <set>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/chat_history.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/interrupt_flag.h"
+#include "cli/text_writer.h"
+#include "tokenizer/chat_template.h"
+
+namespace meshwright::cli {
+namespace {
+
+using tokenizer::ChatRequest;
+using tokenizer::ChatTemplate;
+
+constexpr const char* kHelp = "/clear forgets the conversation, /exit or Ctrl-D ends it\n";
+
+std::tm LocalTime() {
+  const auto seconds = static_cast<std::time_t>(SystemClock().NowNs() / 1'000'000'000);
+  std::tm time = {};
+  ::localtime_r(&seconds, &time);
+  return time;
+}
+
+// The model's own template, or the one that is named: a file, or the folder of another model.
+Result<ChatTemplate> TemplateOf(const ChatArgs& args) {
+  const std::string& path = args.chat_template;
+  if (path.empty()) {
+    const auto own = ChatTemplate::Load(args.generate.model);
+    if (own.has_value() || own.error().code() != StatusCode::kNotFound) return own;
+    return Fail(Status(own.error().code(), own.error().message() +
+                                               "; --chat-template FILE names one"));
+  }
+  if (FileExists(path + "/.")) return ChatTemplate::Load(path);
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const auto parsed = ChatTemplate::Parse(text);
+  if (!parsed.has_value()) return Fail(parsed.error().WithContext(path));
+  return parsed;
+}
+
+class Conversation {
+ public:
+  Conversation(const ChatArgs& args, ChatTemplate chat_template, std::unique_ptr<TextWriter> writer)
+      : args_(args),
+        template_(std::move(chat_template)),
+        writer_(std::move(writer)),
+        history_(args.system) {
+    const auto end = template_.TokenOf("eos_token");
+    const auto token = end ? writer_->codec().TokenOf(*end) : std::nullopt;
+    if (token) stops_.insert(*token);
+  }
+
+  Status Run() {
+    const bool terminal = ::isatty(STDIN_FILENO) != 0;
+    if (terminal) fmt::print(stderr, "{}", kHelp);
+    std::string line;
+    for (;;) {
+      if (terminal) fmt::print(stderr, "> ");
+      if (!std::getline(std::cin, line)) break;
+      if (interrupt_.Take()) break;
+      const std::string_view command = ChatCommandOf(line);
+      if (command == "/exit") break;
+      if (command == "/help") fmt::print(stderr, "{}", kHelp);
+      if (command == "/clear") history_.Clear();
+      if (!command.empty() || line.empty()) continue;
+      MW_TRY(Answer(line));
+    }
+    fmt::print("\n");
+    return writer_->Close();
+  }
+
+ private:
+  // An answer that cannot be begun is no end of the conversation: the line is forgotten.
+  Status Answer(const std::string& line) {
+    history_.Add("user", line);
+    const Result<std::vector<int32_t>> prompt = Prompt();
+    if (!prompt.has_value()) {
+      fmt::print(stderr, "{}\n", prompt.error().message());
+      history_.DropLast();
+      return OkStatus();
+    }
+    std::string text;
+    bool stopped = false;
+    const auto show = [&](const std::string& part) {
+      text += part;
+      fmt::print("{}", part);
+      std::fflush(stdout);
+    };
+    const auto written =
+        writer_->Write(args_.generate, *prompt, stops_, answers_++, [&](int32_t token) {
+          show(writer_->codec().Put(token));
+          stopped = interrupt_.Take();
+          return !stopped;
+        });
+    show(writer_->codec().End());
+    fmt::print("\n");
+    std::fflush(stdout);
+    MW_TRY(written);
+    if (stopped) fmt::print(stderr, "(stopped)\n");
+    if (written->finish == generation::Finish::kFull) {
+      fmt::print(stderr, "(all {} positions are used: /clear begins anew)\n",
+                 writer_->positions());
+    }
+    history_.Add("assistant", std::move(text));
+    return OkStatus();
+  }
+
+  Result<std::vector<int32_t>> Prompt() {
+    ChatRequest request;
+    request.messages = history_.Json();
+    request.add_generation_prompt = true;
+    request.variables = args_.variables;
+    request.now = LocalTime();
+    MW_ASSIGN_OR_RETURN(const tokenizer::RenderedTemplate made, template_.Render(request));
+    MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer_->codec().Encode(made.text, false));
+    if (static_cast<int64_t>(prompt.size()) > writer_->positions()) {
+      return Fail(InvalidArgument(
+          fmt::format("the conversation has {} tokens, and there are {} positions: /clear begins "
+                      "anew, --context gives more",
+                      prompt.size(), writer_->positions())));
+    }
+    return prompt;
+  }
+
+  const ChatArgs& args_;
+  const ChatTemplate template_;
+  const std::unique_ptr<TextWriter> writer_;
+  ChatHistory history_;
+  InterruptFlag interrupt_;
+  std::set<int32_t> stops_;
+  uint64_t answers_ = 0;  // each is drawn by a number of its own
+};
+
+Status Chat(const ChatArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(args));
+  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  GenerateArgs open = args.generate;
+  open.prompt = "-";
+  open.max_new_tokens = args.context;
+  MW_ASSIGN_OR_RETURN(std::unique_ptr<TextWriter> writer, OpenWriter(*client, open));
+  return Conversation(args, std::move(chat_template), std::move(writer)).Run();
+}
+
+}  // namespace
+
+int RunChat(const ChatArgs& args, const GlobalArgs& global) {
+  const Status status = Chat(args, global);
+  return status.ok() ? kExitOk : ReportError(status);
+}
+
+}  // namespace meshwright::cli
