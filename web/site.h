@@ -28,7 +28,8 @@ struct SiteOptions {
   FeedLimits feed;
   // How the controller was started, for people; without secrets.
   std::vector<std::pair<std::string, std::string>> settings;
-  int64_t keepalive_ms = 15'000;  // a stream that says nothing says that it lives
+  // A stream that has nothing to say says that it lives, and so learns that its reader is gone.
+  int64_t keepalive_ms = 5000;
 };
 
 // Looks at the cluster from now on.

@@ -41,18 +41,26 @@ export class Live {
 
   // job: whose steps are wanted; 0: none.
   open(job) {
+    const same = job === this.job && this.source && this.source.readyState !== EventSource.CLOSED;
+    if (same) {
+      this.told('hello', {});
+      return;
+    }
     this.job = job;
     this.close();
-    this.source = new EventSource(`/api/v1/stream?job=${job}`);
+    const source = new EventSource(`/api/v1/stream?job=${job}`);
+    this.source = source;
     for (const name of kNames) {
-      this.source.addEventListener(name, (event) => {
+      source.addEventListener(name, (event) => {
         this.shown('live');
         this.told(name, JSON.parse(event.data));
       });
     }
-    this.source.onerror = () => {
+    source.onerror = () => {
+      if (source !== this.source) return;
       this.shown('wait');
-      if (this.source.readyState !== EventSource.CLOSED) return;
+      if (source.readyState !== EventSource.CLOSED) return;
+      this.source = null;
       this.told('resync', {});
       this.timer = setTimeout(() => this.open(this.job), kAskAgainMs);
     };

@@ -221,7 +221,8 @@ export class Overview {
     }
     mark(this.grid, 'data-many', this.tiles.size > 64);
     this.grid.querySelectorAll('a').forEach((link) => put(link, this.tiles.size > 64 ? '' : link.getAttribute('aria-label').split(' on ')[0]));
-    if (!this.grid.querySelector('a[tabindex="0"]')) mark(this.grid.querySelector('a') || this.grid, 'tabindex', 0);
+    const first = this.grid.querySelector('a');
+    if (first && !this.grid.querySelector('a[tabindex="0"]')) mark(first, 'tabindex', 0);
     this.noWorkers.hidden = this.store.workers.size > 0;
   }
 
@@ -241,6 +242,8 @@ export class Overview {
   }
 
   showEvents() {
+    if (this.shownEvents === this.store.events) return;
+    this.shownEvents = this.store.events;
     this.events.replaceChildren(...eventItems(this.store.events.slice(-14)));
   }
 }
