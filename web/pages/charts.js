@@ -12,7 +12,7 @@ export function ticks(least, most, wanted) {
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999) || power * 10;
   const first = Math.ceil(least / step - 1e-9);
   const found = [];
-  for (let i = first; i * step <= most + step * 1e-9; i += 1) found.push(i * step);
+  for (let i = first; i * step <= most + step * 1e-9; i += 1) found.push(i * step || 0);
   return found;
 }
 
@@ -86,7 +86,7 @@ export class Chart {
       grid.append(svg('line', {x1: kMargin.left, x2: kMargin.left + plot.width, y1: y, y2: y}));
       grid.append(svg('text', {x: kMargin.left - 8, y: y + 4, class: 'y'}, this.y.format(tick)));
     }
-    const wanted = Math.max(2, Math.floor(plot.width / 110));
+    const wanted = Math.max(3, Math.floor(plot.width / 100));
     const found = this.x.ticks ? this.x.ticks(left, right, wanted) : ticks(left, right, wanted);
     for (const tick of found) {
       grid.append(svg('text', {x: this.px(tick), y: this.height - 4, class: 'x'}, this.x.format(tick)));

@@ -58,6 +58,7 @@ export function bytes(value) {
 
 export function seconds(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return kNone;
+  if (value === 0) return '0 s';
   if (value < 1e-3) return `${number(value * 1e6, 3)} µs`;
   if (value < 1) return `${number(value * 1e3, 3)} ms`;
   if (value < 60) return `${number(value, 3)} s`;

@@ -108,7 +108,7 @@ export class Job {
     this.memory = h('div', {class: 'memory'});
     this.body.append(h('dl', {class: 'stats'}, Object.values(this.stats)),
       h('section', {class: 'card'}, this.charts.loss.element),
-      h('div', {class: 'halves'}, ['speed', 'time', 'norm', 'rate'].map((name) => h('section', {class: 'card'}, this.charts[name].element))),
+      h('div', {class: 'quads'}, ['speed', 'time', 'norm', 'rate'].map((name) => h('section', {class: 'card'}, this.charts[name].element))),
       card('Memory by kind, as planned', this.memory));
   }
 

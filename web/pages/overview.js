@@ -52,7 +52,7 @@ export class Overview {
       y: {format: (y) => number(y, 3)}});
     this.speed = new Chart({title: 'Tokens per second', x: atTime, height: 130, fromZero: true,
       y: {format: (y) => count(y)}});
-    const ranges = kRanges.map(([name, hours]) => h('button', {'aria-pressed': hours === this.hours,
+    const ranges = kRanges.map(([name, hours]) => h('button', {'aria-pressed': String(hours === this.hours),
       onclick: (event) => this.choose(hours, event.currentTarget)}, name));
     this.ranges = h('div', {class: 'choice', role: 'group', 'aria-label': 'How far back'}, ranges);
     this.historyCard = h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'The last hours'),
