@@ -178,7 +178,7 @@ Status Browser::Await(const std::string& expression, int64_t timeout_ms) {
   const Deadline deadline = Deadline::After(timeout_ms);
   // The page itself waits for a moment, so that nobody here has to.
   const std::string ask = fmt::format(
-      "new Promise((done) => setTimeout(() => {{ let now = false; try {{ now = Boolean({}); }} "
+      "new Promise((done) => setTimeout(() => {{ let now = false; try {{ now = Boolean(({})); }} "
       "catch (e) {{}} done(now); }}, 30))",
       expression);
   while (true) {

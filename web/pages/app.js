@@ -98,8 +98,12 @@ async function loadOnce() {
     mark(main, 'data-ready', true);
   } catch (problem) {
     if (now !== view) return;
-    if (problem.status === 404) main.replaceChildren(h('p', {class: 'empty'}, problem.message));
-    else showLive('wait');
+    if (problem.status === 404) {
+      main.replaceChildren(h('p', {class: 'empty'}, problem.message));
+      mark(main, 'data-ready', true);
+    } else {
+      showLive('wait');
+    }
   }
 }
 

@@ -117,10 +117,11 @@ export class Job {
     this.rows = curve.rows.map((row) => Object.fromEntries(curve.columns.map((name, i) => [name, row[i]])));
     this.last = curve.last_step;
     this.drawCurve();
-    if (!this.plan) {
+    // A job that has not begun has none, and a browser complains of what is not there.
+    if (!this.plan && this.detail && this.detail.started_unix_ms) {
       this.plan = await get(`jobs/${this.id}/plan`).catch(() => null);
-      this.memory.replaceChildren(...memoryOf(this.plan));
     }
+    this.memory.replaceChildren(...memoryOf(this.plan));
   }
 
   // Of the stream.
