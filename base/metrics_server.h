@@ -1,9 +1,11 @@
-// MetricsServer: the small HTTP server of a daemon: /metrics, /healthz and read-only routes.
+// MetricsServer: what a daemon's HTTP server answers: /metrics, /healthz, read-only routes, and a
+// site where the daemon has one.
 //
 //   GET /metrics  the registry in Prometheus text format
 //   GET /healthz  200 "ok", or 503 with the reason
 //   GET <route>   what its handler returns
-// Anything else is 404; other methods are 405. No files are served.
+// Anything else is the site's; without one it is 404, and other methods are 405. No files are
+// served.
 //
 // Thread rule: thread-safe; handlers run on the server's threads, several at once.
 // Ownership: the registry and all that handlers use must outlive the server.
@@ -14,18 +16,16 @@
 #include <memory>
 #include <string>
 
+#include "base/http_server.h"
 #include "base/metrics.h"
 #include "base/result.h"
 
 namespace meshwright {
 
-struct MetricsServerOptions {
-  std::string host = "127.0.0.1";  // address to listen on; "0.0.0.0" for all
-  int port = 0;                    // 0: the system picks one
-  // Each holds one caller until it has sent its request, for request_ms at most.
-  int threads = 16;
-  int request_ms = 1000;
-};
+using MetricsServerOptions = HttpServerOptions;
+
+// Who may see a route: everybody, or whom the guard lets in.
+enum class RouteAccess : uint8_t { kOpen, kGuarded };
 
 class MetricsServer {
  public:
@@ -46,10 +46,18 @@ class MetricsServer {
 
   // Answers GET `path` (exact match, without query) with the handler's text, replacing an earlier
   // handler. REQUIRES: path starts with '/'.
-  void AddRoute(const std::string& path, const std::string& content_type, Handler handler);
+  void AddRoute(const std::string& path, const std::string& content_type, Handler handler,
+                RouteAccess access = RouteAccess::kGuarded);
 
   // What /healthz says; without it always ok.
   void SetHealth(std::function<Status()> health);
+
+  // Who may see /metrics and the guarded routes; without it everybody. A refusal becomes 401.
+  void SetGuard(std::function<Status(const HttpRequest&)> guard);
+
+  // What is answered to requests of any method for paths that are none of the above. The site has
+  // to end its streams before this server ends.
+  void SetSite(HttpServer::Handler site);
 
  private:
   struct State;

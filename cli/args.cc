@@ -85,6 +85,20 @@ void AddMemory(CLI::App& command, MemoryArgs& memory) {
       ->capture_default_str();
 }
 
+void AddPage(CLI::App& command, PageArgs& page) {
+  command.add_flag("--no-page", page.off, "Metrics and health are all that is served by HTTP");
+  command.add_option("--page-token-file", page.token_file,
+                     "File with the token of who may look at the page; none: whoever reaches it, "
+                     "which is this machine only");
+  command.add_option("--operator-token-file", page.operator_token_file,
+                     "File with the token of who may stop, pause and save jobs there, too");
+  command.add_option("--scrape-token-file", page.scrape_token_file,
+                     "File with the token that /metrics and the list of workers want; none: "
+                     "whoever reaches them");
+  command.add_flag("--page-behind-tls", page.behind_tls,
+                   "A proxy in front of the page does TLS, so that tokens are not seen on the way");
+}
+
 void AddController(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
@@ -96,7 +110,7 @@ void AddController(CLI::App& app, Storage& s) {
       ->capture_default_str();
   controller
       ->add_option("--metrics-port", s.controller.metrics_port,
-                   "Prometheus port; 0: pick, -1: none")
+                   "HTTP port of the page and of Prometheus; 0: pick, -1: none")
       ->check(kPortOrNone)
       ->capture_default_str();
   controller->add_option("--state-dir", s.controller.state_dir, "Jobs, blobs and results")
@@ -139,6 +153,7 @@ void AddController(CLI::App& app, Storage& s) {
       ->check(CLI::Range(int64_t{0}, int64_t{86'400}))
       ->capture_default_str();
   AddPlanCache(*controller, s.controller.plan_cache);
+  AddPage(*controller, s.controller.page);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");

@@ -37,6 +37,15 @@ struct GlobalArgs {
   bool json = false;  // -o json
 };
 
+// Of the controller's page and metrics.
+struct PageArgs {
+  bool off = false;
+  std::string token_file;           // of who may look; empty: no token
+  std::string operator_token_file;  // of who may also act
+  std::string scrape_token_file;    // of who may read the metrics
+  bool behind_tls = false;
+};
+
 struct ControllerArgs {
   std::string bind = "127.0.0.1";
   int port = 7700;
@@ -50,8 +59,9 @@ struct ControllerArgs {
   int64_t quarantine_failures = 2;
   int64_t return_after_s = 30;
   std::string plan_cache = "off";  // as of a plan
-  int ready_fd = -1;               // gets "<port> <metrics port>\n" once the servers listen
-  int start_fd = -1;               // see AwaitStart in cli/daemon.h
+  PageArgs page;
+  int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
+  int start_fd = -1;  // see AwaitStart in cli/daemon.h
 };
 
 // Of a worker's devices.

@@ -21,6 +21,7 @@
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
 #include "controller/server.h"
+#include "web/mount.h"
 
 namespace meshwright::cli {
 namespace {
@@ -41,6 +42,47 @@ int PortAgain(const ControllerArgs& args, int wanted, size_t index) {
   const std::string& word = words[index];
   (void)std::from_chars(word.data(), word.data() + word.size(), port);
   return port > 0 && port <= 65535 && CheckListen(args.bind, port, "").ok() ? port : 0;
+}
+
+// "" without a file. Errors: kInvalidArgument: it is empty; those of reading.
+Result<std::string> TokenIn(const char* option, const std::string& path) {
+  if (path.empty()) return std::string();
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const std::string token(Trim(text));
+  if (!token.empty()) return token;
+  return Fail(InvalidArgument(
+      fmt::format("{} {} is empty; write a token to it: head -c 24 /dev/urandom | base64 > {}",
+                  option, path, path)));
+}
+
+Result<web::PageOptions> PageOf(const ControllerArgs& args) {
+  web::PageOptions page;
+  page.wanted = !args.page.off;
+  page.behind_tls = args.page.behind_tls;
+  MW_ASSIGN_OR_RETURN(page.viewer_token, TokenIn("--page-token-file", args.page.token_file));
+  MW_ASSIGN_OR_RETURN(page.operator_token,
+                      TokenIn("--operator-token-file", args.page.operator_token_file));
+  page.settings = {{"bind", args.bind},
+                   {"state_dir", args.state_dir},
+                   {"checkpoint_root", args.checkpoint_root},
+                   {"worker_lost_ms", std::to_string(args.worker_lost_ms)},
+                   {"max_connections", std::to_string(args.max_connections)},
+                   {"blob_keep_hours", std::to_string(args.blob_keep_hours)},
+                   {"blob_quota_gib", std::to_string(args.blob_quota_gib)},
+                   {"quarantine_failures", std::to_string(args.quarantine_failures)},
+                   {"return_after_s", std::to_string(args.return_after_s)},
+                   {"plan_cache", args.plan_cache}};
+  return page;
+}
+
+// Where the page is, and the metrics.
+std::string HttpText(const std::string& bind, int port, const web::MountedPage& page) {
+  if (port < 0) return "no metrics";
+  const std::string address = FormatHostPort(bind, port);
+  if (page.there)
+    return fmt::format("page on http://{}/, metrics on http://{}/metrics", address, address);
+  const std::string metrics = fmt::format("metrics on http://{}/metrics", address);
+  return page.why_not.empty() ? metrics : fmt::format("{}, the page {}", metrics, page.why_not);
 }
 
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
@@ -65,15 +107,16 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;
   options.plan_cache = OpenPlanCache(args.plan_cache);
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.scrape_token,
+                      TokenIn("--scrape-token-file", args.page.scrape_token_file));
+  MW_ASSIGN_OR_RETURN(const web::PageOptions page, PageOf(args));
+  MW_ASSIGN_OR_RETURN(const web::MountedPage mounted, web::MountPage(page, options));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,
                       controller::Server::Start(std::move(options)));
   fmt::print("controller listens on {}, {}\n", FormatHostPort(args.bind, server->port()),
-             server->metrics_port() < 0
-                 ? "no metrics"
-                 : fmt::format("metrics on http://{}/metrics",
-                               FormatHostPort(args.bind, server->metrics_port())));
+             HttpText(args.bind, server->metrics_port(), mounted));
   std::fflush(stdout);
   const std::string ports = fmt::format("{} {}", server->port(), server->metrics_port());
   MW_TRY(WriteFileAtomic(PortsFile(args.state_dir), ports + "\n"));

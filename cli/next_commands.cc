@@ -23,6 +23,10 @@ std::string NextCommands(const UpArgs& args, const GlobalArgs& global, const Clu
   text += fmt::format("  {} --address {}          # one more worker, here or on another host\n",
                       args.worker_binary.empty() ? "meshwright worker" : Quoted(args.worker_binary),
                       state.address);
+  if (!state.metrics_address.empty()) {
+    text += fmt::format("  http://{}/          # the page: jobs, loss curves, plans, workers\n",
+                        state.metrics_address);
+  }
   text += fmt::format("  curl -s http://{}/metrics | grep meshwright_\n", state.metrics_address);
   return text + fmt::format("  meshwright down --dir {}\n", args.run_dir);
 }

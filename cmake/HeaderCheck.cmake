@@ -4,7 +4,7 @@
 function(mw_header_check)
   set(sources)
   set(rooms base actor ir formats checkpoint data tokenizer generation mesh planner search device ops collective proto controller worker client models config
-      report profile cli)
+      report web profile cli)
   foreach(room ${rooms})
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
          ${PROJECT_SOURCE_DIR}/${room}/*.h)

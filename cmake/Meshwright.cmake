@@ -153,6 +153,18 @@ function(mw_library name)
   set_target_properties(mw_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
+# Puts the files of a room's folder into its library (web/assets.h); they are read again when one changes.
+function(mw_embed_files name folder)
+  set(out ${PROJECT_BINARY_DIR}/${name}_assets.cc)
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/${folder}/*)
+  add_custom_command(OUTPUT ${out} DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -D FOLDER=${PROJECT_SOURCE_DIR}/${name}/${folder} -D OUT=${out}
+                             -P ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake
+                     COMMENT "Embedding ${name}/${folder}")
+  target_sources(mw_${name} PRIVATE ${out})
+  set_source_files_properties(${out} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # Where thousands of tests are short, a process for each costs more than the tests: `count` processes
 # run every count-th test. skips: patterns of gtest names that are left out.
 function(mw_shards target path count timeout skips)

@@ -478,7 +478,7 @@ void ControlLoop::Do(StartPlan& effect) {
     bool misfit = false;
     Result<PlannedJob> plan = Guarded("the planner", [&] {
       return PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
-                     {parts_.dir->job_dir(e.job.value())}, misfit);
+                     {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan}, misfit);
     });
     if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {

@@ -80,6 +80,7 @@ struct ControlParts {
   PlanFunction make_plan;
   std::function<Journal(const std::string& job_dir, const JournalSizes&)> load_journal =
       LoadJournal;
+  PlanListener on_plan = nullptr;  // of jobs that are to run, not of plans made ahead
 };
 
 class ControlLoop {

@@ -105,6 +105,16 @@ Result<proto::JobInfo> Core::Job(JobId id) const {
   return InfoOf(*job, state_.options);
 }
 
+Result<JobStory> Core::Story(JobId id) const {
+  const JobEntry* const job = state_.book.Find(id);
+  if (job == nullptr) return Fail(NotFound(fmt::format("there is no job {}", id.value())));
+  return StoryOf(*job);
+}
+
+std::map<std::string, std::vector<int64_t>> Core::DeviceJobs() const {
+  return DeviceJobsOf(state_.members);
+}
+
 std::vector<proto::JobInfo> Core::Jobs() const {
   std::vector<proto::JobInfo> infos;
   const auto& jobs = state_.book.all();

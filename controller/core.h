@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "controller/core_state.h"
+#include "controller/core_view.h"
 #include "controller/restored_jobs.h"
 
 namespace meshwright::controller {
@@ -39,6 +40,9 @@ class Core {
   Result<proto::JobInfo> Job(JobId id) const;
   std::vector<proto::JobInfo> Jobs() const;  // newest first
   std::vector<proto::WorkerInfo> Workers(Now now) const;
+  // Errors: kNotFound.
+  Result<JobStory> Story(JobId id) const;
+  std::map<std::string, std::vector<int64_t>> DeviceJobs() const;
   std::map<std::string, int64_t> JobCounts() const;     // by state name, every state
   std::map<std::string, int64_t> WorkerCounts() const;  // by state name, every state
   // Whether a worker has registered in this session and has not been lost.

@@ -220,6 +220,31 @@ void On(const ResumeJob& event, CoreState& core, Context& context) {
   context.Do(LogLine{job->id(), text});
 }
 
+void On(const SaveJob& event, CoreState& core, Context& context) {
+  const auto reply = [&](Status status) {
+    context.Do(Reply{event.call, event.job, std::move(status)});
+  };
+  JobEntry* const job = core.book.Find(event.job);
+  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job->ended()) {
+    return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
+                                                proto::JobStateName(job->record.state))));
+  }
+  if (!CanSave(*job->request)) {
+    return reply(FailedPrecondition(
+        fmt::format("job {} keeps no checkpoints; submit it with --set checkpoint.enable=true",
+                    job->record.id)));
+  }
+  if (!job->run || !job->run->mesh() || PhaseOf(*job, core) != MeshPhase::kActive) {
+    return reply(Unavailable(fmt::format("job {} does no steps right now ({}); ask again",
+                                         job->record.id, proto::JobStateName(job->record.state))));
+  }
+  reply(OkStatus());
+  job->run->driver().RequestSave(SaveCause::kAsked);
+  context.Do(LogLine{job->id(), "a checkpoint was asked for"});
+  GiveWork(*job, core, context);
+}
+
 // ---- From the asking to the end -----------------------------------------------------------------
 
 void BeginHalt(JobEntry& job, Halt halt, CoreState& core, Context& context) {

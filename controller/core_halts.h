@@ -16,6 +16,7 @@ namespace meshwright::controller {
 
 void On(const PauseJob& event, CoreState& core, Context& context);
 void On(const ResumeJob& event, CoreState& core, Context& context);
+void On(const SaveJob& event, CoreState& core, Context& context);
 
 // What was asked of the job is on record before anyone is answered.
 void NoteWish(JobEntry& job, JobWish wish, Context& context);

@@ -94,6 +94,22 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
   return infos;
 }
 
+JobStory StoryOf(const JobEntry& job) {
+  JobStory story;
+  story.runs = job.runs;
+  story.recoveries = static_cast<int64_t>(job.history.unix_ms.size());
+  if (job.run) story.ranks = job.run->ranks();
+  return story;
+}
+
+std::map<std::string, std::vector<int64_t>> DeviceJobsOf(const Membership& members) {
+  std::map<std::string, std::vector<int64_t>> jobs;
+  for (const auto& [name, worker] : members.all()) {
+    for (const JobId job : worker.device_job) jobs[name].push_back(job.value());
+  }
+  return jobs;
+}
+
 std::map<std::string, int64_t> CountStates(const JobBook& book) {
   std::map<std::string, int64_t> counts;
   for (int i = 1; i < proto::kJobStateCount; ++i) {

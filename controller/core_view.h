@@ -16,6 +16,17 @@ namespace meshwright::controller {
 
 proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options);
 std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now);
+
+// What a job has been through, and where it is.
+struct JobStory {
+  int runs = 0;                  // that were begun by this controller
+  int64_t recoveries = 0;        // within the last day
+  std::vector<RankPlace> ranks;  // the devices of its run; none: it has none
+};
+JobStory StoryOf(const JobEntry& job);
+// By worker, the job of each of its devices; 0: free.
+std::map<std::string, std::vector<int64_t>> DeviceJobsOf(const Membership& members);
+
 std::map<std::string, int64_t> CountStates(const JobBook& book);        // by name, every state
 std::map<std::string, int64_t> CountStates(const Membership& members);  // likewise
 // What the job reads and its mesh runs.

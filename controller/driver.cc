@@ -47,7 +47,7 @@ int64_t EvaluationBatches(const ir::JobRequest& job) {
 
 const char* SaveCauseName(SaveCause cause) {
   static constexpr std::array<const char*, kSaveCauseCount> kNames = {
-      "interval", "time", "end", "pause", "drain", "cancel", "failure"};
+      "interval", "time", "end", "pause", "drain", "cancel", "failure", "asked"};
   return kNames[static_cast<size_t>(cause)];
 }
 

@@ -25,8 +25,17 @@ enum class LaunchKind : uint8_t {
 };
 
 // Why a checkpoint is saved.
-enum class SaveCause : uint8_t { kInterval, kTime, kEnd, kPause, kDrain, kCancel, kFailure };
-inline constexpr int kSaveCauseCount = 7;
+enum class SaveCause : uint8_t {
+  kInterval,
+  kTime,
+  kEnd,
+  kPause,
+  kDrain,
+  kCancel,
+  kFailure,
+  kAsked
+};
+inline constexpr int kSaveCauseCount = 8;
 const char* SaveCauseName(SaveCause cause);  // "interval"
 
 struct PlannedLaunch {

@@ -91,6 +91,11 @@ struct ResumeJob {
   CallId call;
   JobId job;
 };
+// Its state is saved as soon as it may be, and it goes on.
+struct SaveJob {
+  CallId call;
+  JobId job;
+};
 // Of a worker that is listed, or was. deadline_ms: of a drain, from now.
 struct OrderWorker {
   CallId call;
@@ -160,7 +165,8 @@ using Event =
     std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
                  CommittedHere, WriteFailed, AttachClient, AskOfClient, AckOfClient, ClientGone,
                  PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall, StopActorCall,
-                 WatchActorCall, UnwatchActor, PauseJob, ResumeJob, OrderWorker, PlannedAhead>;
+                 WatchActorCall, UnwatchActor, PauseJob, ResumeJob, SaveJob, OrderWorker,
+                 PlannedAhead>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 

@@ -113,7 +113,9 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   auto made = make_plan(job, topology);
   misfit = !made.has_value() && (made.error().code() == StatusCode::kInvalidArgument ||
                                  made.error().code() == StatusCode::kResourceExhausted);
-  MW_ASSIGN_OR_RETURN(const planner::Plan plan, std::move(made));
+  MW_TRY(made);
+  const auto kept = std::make_shared<const planner::Plan>(*std::move(made));
+  const planner::Plan& plan = *kept;
   if (!plan.programs.contains(plan.main)) {
     return Fail(Internal(fmt::format("the plan has no program '{}'", plan.main)));
   }
@@ -128,6 +130,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   SetMemory(plan, topology, planned);
   planned.peak_flops_per_s = PeakOf(plan, topology, job);
   MW_TRY(WriteFiles(plan, job, files));
+  if (files.listener) files.listener(MadePlan{files.job_dir, kept, topology});
   MW_TRY(StorePrograms(plan, blobs, planned));
   planned.lists = std::make_shared<const StepLists>(plan.programs);
   MW_ASSIGN_OR_RETURN(planned.graph,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/result.h"
@@ -18,10 +19,19 @@ namespace meshwright::controller {
 using PlanFunction =
     std::function<Result<planner::Plan>(const ir::JobRequest&, const mesh::Topology&)>;
 
+// A plan that a job is to run by, for who draws it.
+struct MadePlan {
+  std::string job_dir;
+  std::shared_ptr<const planner::Plan> plan;
+  mesh::Topology topology;
+};
+using PlanListener = std::function<void(MadePlan)>;  // called on the planner thread; does not block
+
 // Where people find the plan. ahead: beside that of the run, under its number of devices.
 struct PlanFiles {
   std::string job_dir;
   bool ahead = false;
+  PlanListener listener = nullptr;  // told once the files are written
 };
 
 // Errors: the planner's; those of writing. Sets `misfit` when it is the planner who says that the

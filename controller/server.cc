@@ -53,6 +53,12 @@ std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
   return targets.dump();
 }
 
+Status CheckScraper(const std::string& token, const std::string& authorization) {
+  if (ConstantTimeEqual(authorization, "Bearer " + token)) return OkStatus();
+  return Unauthenticated(
+      "metrics want the token of --scrape-token-file, as 'Authorization: Bearer TOKEN'");
+}
+
 class ServerImpl final : public ServerWithCounters {
  public:
   ~ServerImpl() override { Stop(); }
@@ -84,9 +90,15 @@ class ServerImpl final : public ServerWithCounters {
     core.suspect_ms = std::max(options.worker_lost_ms * 5 / 12, 2 * options.heartbeat_ms);
     core.infeasible_grace_ms = options.infeasible_grace_ms;
     if (hooks.adjust) hooks.adjust(core);
-    loop_ = std::make_unique<ControlLoop>(
-        core, ControlParts{store_.get(), blobs_.get(), &weights_, metrics_.get(), dir_.get(),
-                           checkpoints_.get(), std::move(hooks.make_plan)});
+    ControlParts parts{store_.get(),
+                       blobs_.get(),
+                       &weights_,
+                       metrics_.get(),
+                       dir_.get(),
+                       checkpoints_.get(),
+                       std::move(hooks.make_plan)};
+    parts.on_plan = options.on_plan;
+    loop_ = std::make_unique<ControlLoop>(core, std::move(parts));
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
     MW_ASSIGN_OR_RETURN(
@@ -112,7 +124,9 @@ class ServerImpl final : public ServerWithCounters {
   void Stop() override {
     if (loop_) loop_->Stop();
     if (rpc_) rpc_->Shutdown();
+    if (site_) site_->Stop();
     metrics_server_.reset();
+    site_.reset();
   }
 
   ControlLoop& loop() override { return *loop_; }
@@ -144,9 +158,15 @@ class ServerImpl final : public ServerWithCounters {
 
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
-    MW_ASSIGN_OR_RETURN(
-        metrics_server_,
-        MetricsServer::Start({.host = options.bind, .port = options.metrics_port}, registry_));
+    MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options.bind,
+                                                               .port = options.metrics_port,
+                                                               .threads = options.http_threads},
+                                                              registry_));
+    if (!options.scrape_token.empty()) {
+      metrics_server_->SetGuard([token = options.scrape_token](const HttpRequest& request) {
+        return CheckScraper(token, request.Header("authorization"));
+      });
+    }
     metrics_server_->AddRoute(
         "/api/v1/prometheus/targets", "application/json", [this]() -> Result<std::string> {
           MW_ASSIGN_OR_RETURN(auto workers,
@@ -154,16 +174,22 @@ class ServerImpl final : public ServerWithCounters {
                                   [this](auto done) { loop_->Workers(std::move(done)); }));
           return ScrapeTargets(workers);
         });
+    const auto answers = [this]() -> Result<std::string> {
+      MW_TRY(Answers());
+      return "ok\n";
+    };
+    constexpr const char* kText = "text/plain; charset=utf-8";
     // Whether a supervisor should start it anew: not for being busy, as /healthz says it is.
-    metrics_server_->AddRoute("/livez", "text/plain; charset=utf-8",
-                              [this]() -> Result<std::string> {
-                                MW_TRY(Answers());
-                                return "ok\n";
-                              });
+    metrics_server_->AddRoute("/livez", kText, answers, RouteAccess::kOpen);
+    // Whether callers should be sent here: the state is loaded, and the ports are open.
+    metrics_server_->AddRoute("/readyz", kText, answers, RouteAccess::kOpen);
     metrics_server_->SetHealth([this]() -> Status {
       MW_TRY(rpc_->Health());
       return Answers();
     });
+    if (!options.make_site) return OkStatus();
+    site_ = options.make_site({loop_.get(), store_.get(), dir_.get()});
+    metrics_server_->SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
     return OkStatus();
   }
 
@@ -176,6 +202,7 @@ class ServerImpl final : public ServerWithCounters {
   WeightsSink weights_;
   std::unique_ptr<ControllerMetrics> metrics_;
   std::unique_ptr<ControlLoop> loop_;
+  std::unique_ptr<Site> site_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<RpcServer> rpc_;
 };

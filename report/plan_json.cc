@@ -203,6 +203,18 @@ std::string PlanJson(const PlannedJob& planned, const mesh::Topology& topology,
   return TextOf(object);
 }
 
+std::string MadePlanJson(const planner::Plan& plan, const planner::Forecast& forecast,
+                         const mesh::Topology& topology) {
+  return TextOf({{"fits", true},
+                 {"layout", LayoutObject(plan.layout)},
+                 {"forecast", ForecastObject(forecast)},
+                 {"stages", StageObjects(plan)},
+                 {"memory", MemoryObjects(plan, topology)},
+                 {"fullest_device", FullestDevice(plan)},
+                 {"params", ParamObjects(plan)},
+                 {"notes", plan.notes}});
+}
+
 std::string MisfitJson(const std::string& job, const Status& reason,
                        const std::vector<FittingChange>& changes) {
   PlanObject listed = PlanObject::array();

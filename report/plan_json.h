@@ -27,6 +27,10 @@ struct NamedFigures {
 std::string PlanJson(const PlannedJob& planned, const mesh::Topology& topology,
                      const std::optional<NamedFigures>& what_if = {});
 
+// The same of a plan alone, as far as it knows: without the job's name, its model and the search.
+std::string MadePlanJson(const planner::Plan& plan, const planner::Forecast& forecast,
+                         const mesh::Topology& topology);
+
 // Of a job that does not fit: "fits" is false, "reason" says why, "changes" what would do.
 std::string MisfitJson(const std::string& job, const Status& reason,
                        const std::vector<FittingChange>& changes);

@@ -27,7 +27,7 @@ const std::vector<Fence>& Fences() {
       {{"pcre2.h"}, {"tokenizer/regex.cc"}},
       {{"utf8proc.h"}, {"tokenizer/unicode.cc"}},
       {{"simdjson.h"}, {"tokenizer/json.cc"}},
-      {{"prometheus/", "civetweb", "CivetServer"}, {"base/metrics"}},
+      {{"prometheus/", "civetweb", "CivetServer"}, {"base/metrics", "base/http_server"}},
   };
   return fences;
 }
@@ -114,6 +114,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"config",
        {"base", "ir", "formats", "data", "mesh", "planner", "search", "client", "models"}},
       {"report", {"base", "ir", "mesh", "planner", "search", "client", "config"}},
+      {"web", {"base", "ir", "mesh", "planner", "proto", "controller", "report"}},
       {"profile", {"base", "ir", "mesh", "worker"}},
       {"rehearsal",
        {"base", "ir", "mesh", "planner", "search", "models", "config", "ops", "collective",

@@ -166,6 +166,36 @@ TEST(Cancel, ComesAfterTheValidationOfTheStepsThatAreDone) {
   EXPECT_THAT(stage.cluster.steps(stage.job), SizeIs(stage.Info().steps_done));
 }
 
+// ---- Save ---------------------------------------------------------------------------------------
+
+TEST(Save, IsWrittenBetweenTwoStepsAndTheJobGoesOn) {
+  Stage stage(Saved(2), 2);
+  stage.RunTo(3);
+  ASSERT_TRUE(stage.cluster.Save(stage.job).ok());
+  stage.cluster.Settle();
+  EXPECT_EQ(stage.Info().state, JobState::kSucceeded) << stage.Info().message;
+  EXPECT_THAT(stage.Causes(), ElementsAre("asked", "end"));
+  EXPECT_THAT(stage.cluster.steps(stage.job), SizeIs(10));
+  EXPECT_THAT(stage.cluster.lines(stage.job), Contains(HasSubstr("a checkpoint was asked for")));
+}
+
+TEST(Save, IsRefusedWithTheReason) {
+  Stage stage;
+  stage.RunTo(2);
+  EXPECT_EQ(stage.cluster.Save(99).code(), StatusCode::kNotFound);
+  const int64_t waits = stage.cluster.Submit(Saved());
+  EXPECT_EQ(stage.cluster.Save(waits).code(), StatusCode::kUnavailable);
+  stage.cluster.Settle();
+  EXPECT_EQ(stage.cluster.Save(stage.job).code(), StatusCode::kFailedPrecondition);
+  ir::JobRequest request = Saved();
+  request.checkpoint.enable = false;
+  Stage unsaved(request);
+  unsaved.RunTo(2);
+  const Status refused = unsaved.cluster.Save(unsaved.job);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("checkpoint.enable=true"));
+}
+
 // ---- Pause and resume ---------------------------------------------------------------------------
 
 TEST(Pause, FreesTheDevicesAndResumeGoesOnWhereItWas) {

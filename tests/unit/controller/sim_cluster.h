@@ -81,6 +81,7 @@ class SimCluster {
   Status Cancel(int64_t job);
   Status Pause(int64_t job);
   Status Resume(int64_t job);
+  Status Save(int64_t job);
   void Advance(int64_t ms);  // time passes, in ticks of 100 ms with heartbeats
   void Stall(int64_t ms);    // time passes, the controller does not get to run
   void RestartController();  // kill -9: what the store has is what remains

@@ -22,5 +22,6 @@ Status SimCluster::Order(const std::string& name, proto::WorkerOrder order, int6
 Status SimCluster::Cancel(int64_t job) { return Answer(CancelJob{CallId(0), JobId(job)}); }
 Status SimCluster::Pause(int64_t job) { return Answer(PauseJob{CallId(0), JobId(job)}); }
 Status SimCluster::Resume(int64_t job) { return Answer(ResumeJob{CallId(0), JobId(job)}); }
+Status SimCluster::Save(int64_t job) { return Answer(SaveJob{CallId(0), JobId(job)}); }
 
 }  // namespace meshwright::controller

@@ -1,0 +1,152 @@
+#include "web/access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fake_clock.h"
+
+namespace meshwright::web {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+HttpRequest RequestOf(std::map<std::string, std::string> headers) {
+  HttpRequest request;
+  request.method = "POST";
+  request.path = "/api/v1/jobs/1/stop";
+  request.headers = std::move(headers);
+  return request;
+}
+
+std::string HeaderOf(const HttpReply& reply, const std::string& name) {
+  for (const auto& [known, value] : reply.headers) {
+    if (known == name) return value;
+  }
+  return "";
+}
+
+// What a browser sends back of a Set-Cookie.
+std::string CookieIn(const HttpReply& reply) {
+  const std::string cookie = HeaderOf(reply, "Set-Cookie");
+  return cookie.substr(0, cookie.find(';'));
+}
+
+class AccessTest : public testing::Test {
+ protected:
+  HttpReply Login(const std::string& token) {
+    HttpRequest request = RequestOf({{"host", "mesh.example"}, {"origin", "https://mesh.example"}});
+    request.body = "token=" + token;
+    return access_.Login(request);
+  }
+  HttpRequest WithCookie(const std::string& cookie, const std::string& origin) {
+    HttpRequest request = RequestOf({{"host", "mesh.example"}, {"cookie", "a=b; " + cookie}});
+    if (!origin.empty()) request.headers["origin"] = origin;
+    return request;
+  }
+
+  FakeClock clock_;
+  Access open_{{}, clock_};
+  Access access_{{"look", "act+", true}, clock_};
+};
+
+TEST_F(AccessTest, OnLoopbackAnyoneMayLookAndAct) {
+  for (const char* host : {"127.0.0.1:7780", "localhost:7780", "127.0.0.2", "[::1]:1", "[::1]"}) {
+    const HttpRequest request =
+        RequestOf({{"host", host}, {"origin", std::string("http://") + host}});
+    EXPECT_TRUE(open_.CheckLook(request).ok()) << host;
+    EXPECT_TRUE(open_.CheckAct(request).ok()) << host;
+  }
+  EXPECT_TRUE(open_.CheckAct(RequestOf({{"host", "localhost:7780"}})).ok());  // curl
+}
+
+TEST_F(AccessTest, ANameOfAStrangerIsNotThisMachine) {
+  for (const char* host : {"evil.example:7780", "localhost.evil.example", "127.0.0.1.evil.example",
+                           "10.0.0.1:7780", "127.evil"}) {
+    EXPECT_EQ(open_.CheckLook(RequestOf({{"host", host}})).code(), StatusCode::kPermissionDenied)
+        << host;
+  }
+}
+
+TEST_F(AccessTest, AnotherPageMayNotAct) {
+  EXPECT_EQ(
+      open_.CheckAct(RequestOf({{"host", "localhost:7780"}, {"origin", "http://evil.example"}}))
+          .code(),
+      StatusCode::kPermissionDenied);
+  // Another port is another page.
+  EXPECT_EQ(
+      open_.CheckAct(RequestOf({{"host", "localhost:7780"}, {"origin", "http://localhost:1"}}))
+          .code(),
+      StatusCode::kPermissionDenied);
+  EXPECT_EQ(open_.CheckAct(RequestOf({{"host", "localhost:7780"}, {"origin", "null"}})).code(),
+            StatusCode::kPermissionDenied);
+}
+
+TEST_F(AccessTest, TokensSayWhoMayWhat) {
+  const auto bearer = [](const std::string& token) {
+    return RequestOf({{"host", "mesh.example"}, {"authorization", "Bearer " + token}});
+  };
+  EXPECT_EQ(access_.RoleOf(bearer("look")), Role::kViewer);
+  EXPECT_EQ(access_.RoleOf(bearer("act+")), Role::kOperator);
+  EXPECT_EQ(access_.RoleOf(bearer("loo")), Role::kNobody);
+  EXPECT_EQ(access_.RoleOf(bearer("")), Role::kNobody);
+  EXPECT_TRUE(access_.CheckLook(bearer("look")).ok());
+  EXPECT_EQ(access_.CheckAct(bearer("look")).code(), StatusCode::kPermissionDenied);
+  EXPECT_TRUE(access_.CheckAct(bearer("act+")).ok());
+  EXPECT_EQ(access_.CheckLook(RequestOf({{"host", "127.0.0.1"}})).code(),
+            StatusCode::kUnauthenticated);
+}
+
+TEST_F(AccessTest, ACookieHasTheRoleOfItsTokenForHalfADay) {
+  const HttpReply reply = Login("act%2b");
+  EXPECT_EQ(reply.code, 303);
+  EXPECT_EQ(HeaderOf(reply, "Location"), "/");
+  for (const char* part : {"HttpOnly", "SameSite=Strict", "Secure", "Path=/"}) {
+    EXPECT_THAT(HeaderOf(reply, "Set-Cookie"), HasSubstr(part));
+  }
+  EXPECT_THAT(HeaderOf(reply, "Set-Cookie"), Not(HasSubstr("act+")));
+  const std::string cookie = CookieIn(reply);
+  EXPECT_TRUE(access_.CheckAct(WithCookie(cookie, "https://mesh.example")).ok());
+  // Browsers always say where an order comes from.
+  EXPECT_FALSE(access_.CheckAct(WithCookie(cookie, "")).ok());
+  EXPECT_FALSE(access_.CheckAct(WithCookie(cookie, "https://evil.example")).ok());
+  clock_.AdvanceMs(Access::kCookieMs - 1000);
+  EXPECT_TRUE(access_.CheckLook(WithCookie(cookie, "")).ok());
+  clock_.AdvanceMs(1000);
+  EXPECT_FALSE(access_.CheckLook(WithCookie(cookie, "")).ok());
+}
+
+TEST_F(AccessTest, ACookieThatWasChangedIsNone) {
+  const std::string viewer = CookieIn(Login("look"));
+  EXPECT_EQ(access_.RoleOf(WithCookie(viewer, "")), Role::kViewer);
+  EXPECT_FALSE(access_.CheckAct(WithCookie(viewer, "https://mesh.example")).ok());
+  std::string promoted = viewer;
+  promoted.replace(promoted.find("viewer"), 6, "operator");
+  EXPECT_EQ(access_.RoleOf(WithCookie(promoted, "")), Role::kNobody);
+  std::string later = viewer;
+  later[later.find('.') + 1] = '9';
+  EXPECT_EQ(access_.RoleOf(WithCookie(later, "")), Role::kNobody);
+  // A new token ends what the old one gave.
+  const Access other({"other", "act+", true}, clock_);
+  EXPECT_EQ(other.RoleOf(WithCookie(viewer, "")), Role::kNobody);
+}
+
+TEST_F(AccessTest, WrongTokensRunOut) {
+  for (int i = 0; i < Access::kMostTries; ++i) {
+    EXPECT_EQ(HeaderOf(Login("guess"), "Location"), "/?wrong=1");
+  }
+  EXPECT_EQ(Login("look").code, 429);
+  clock_.AdvanceMs(60'000);
+  EXPECT_EQ(Login("look").code, 303);
+  EXPECT_EQ(access_.RoleOf(WithCookie(CookieIn(Login("look")), "")), Role::kViewer);
+}
+
+TEST_F(AccessTest, AnEmptyTokenIsNobodys) {
+  const Access viewers_only({"look", "", false}, clock_);
+  EXPECT_EQ(viewers_only.RoleOf(RequestOf({{"authorization", "Bearer "}})), Role::kNobody);
+  const std::string forged = "meshwright_page=operator.99999999999999.x";
+  EXPECT_EQ(viewers_only.RoleOf(WithCookie(forged, "")), Role::kNobody);
+}
+
+}  // namespace
+}  // namespace meshwright::web

@@ -1,0 +1,275 @@
+#include "web/site.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/fake_clock.h"
+#include "tests/unit/web/fake_cluster.h"
+#include "web/assets.h"
+
+namespace meshwright::web {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+// Takes so many bytes, and is gone then.
+class ShortStream final : public HttpStream {
+ public:
+  explicit ShortStream(size_t most) : most_(most) {}
+  bool Write(std::string_view text) override {
+    text_ += text;
+    return text_.size() < most_;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  size_t most_;
+  std::string text_;
+};
+
+class SiteTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto cluster = std::make_unique<FakeCluster>();
+    cluster_ = cluster.get();
+    cluster_->AddJob(7, proto::JobState::kRunning);
+    cluster_->AddSteps(7, 1000);
+    cluster_->AddWorker("w0", 2, 1);
+    cluster_->state.device_jobs["w0"] = {7, 0};
+    cluster_->events = {{5, 7, "job 7 runs"}, {6, 0, "w0 joined"}};
+    cluster_->files = {{"7/plan.json", "{\"fits\":true}"},
+                       {"7/plan.svg", "<svg/>"},
+                       {"7/job.log", "one\ntwo\n"},
+                       {"7/config.resolved.toml", "[model]\n"}};
+    SiteOptions options;
+    options.access = access_;
+    options.feed.viewers = 2;
+    options.settings = {{"bind", "127.0.0.1"}};
+    options.keepalive_ms = 1;
+    site_ = MakeSite(std::move(cluster), options, clock_);
+  }
+
+  HttpReply Ask(const std::string& method, const std::string& path,
+                std::map<std::string, std::string> headers = {}) {
+    HttpRequest request;
+    request.method = method;
+    const size_t mark = path.find('?');
+    request.path = path.substr(0, mark);
+    if (mark != std::string::npos) request.query = path.substr(mark + 1);
+    request.headers = {{"host", "localhost:7780"}};
+    for (const auto& [name, value] : headers) request.headers[name] = value;
+    return site_->Answer(request);
+  }
+  Json Get(const std::string& path) {
+    const HttpReply reply = Ask("GET", path);
+    EXPECT_EQ(reply.code, 200) << path << " " << reply.body;
+    return Json::parse(reply.body, nullptr, false);
+  }
+  static std::string HeaderOf(const HttpReply& reply, const std::string& name) {
+    for (const auto& [known, value] : reply.headers) {
+      if (known == name) return value;
+    }
+    return "";
+  }
+
+  FakeClock clock_;
+  AccessOptions access_;
+  FakeCluster* cluster_ = nullptr;
+  std::unique_ptr<controller::Site> site_;
+};
+
+TEST_F(SiteTest, ServesThePageUnderAStrictPolicy) {
+  const HttpReply page = Ask("GET", "/");
+  EXPECT_EQ(page.code, 200);
+  EXPECT_THAT(page.content_type, HasSubstr("text/html"));
+  const std::string policy = HeaderOf(page, "Content-Security-Policy");
+  EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(policy, HasSubstr("frame-ancestors 'none'"));
+  EXPECT_THAT(policy, Not(HasSubstr("unsafe")));
+  const std::string tag = HeaderOf(page, "ETag");
+  ASSERT_FALSE(tag.empty());
+  const HttpReply again = Ask("GET", "/", {{"if-none-match", tag}});
+  EXPECT_EQ(again.code, 304);
+  EXPECT_EQ(again.body, "");
+}
+
+TEST_F(SiteTest, ThePageIsSmallAndMadeOfWhatIsHere) {
+  size_t bytes = 0;
+  std::set<std::string> names;
+  for (const Asset& asset : Assets()) {
+    bytes += asset.bytes.size();
+    names.insert(std::string(asset.name));
+    EXPECT_EQ(Ask("GET", "/" + std::string(asset.name)).code, 200) << asset.name;
+    // Nothing is fetched from elsewhere, and nothing runs that is not a file of ours.
+    for (const char* word :
+         {"https://", "src=\"http", "innerHTML", "eval(", " style=\"", "onclick=\""}) {
+      EXPECT_THAT(std::string(asset.bytes), Not(HasSubstr(word))) << asset.name;
+    }
+  }
+  EXPECT_LT(bytes, 150u << 10);
+  EXPECT_TRUE(names.contains("index.html") && names.contains("app.js"));
+}
+
+TEST_F(SiteTest, OverviewHasAllThatTheFirstPageShows) {
+  const Json overview = Get("/api/v1/overview");
+  EXPECT_EQ(overview["role"], "operator");
+  EXPECT_EQ(overview["jobs"][0]["id"], 7);
+  EXPECT_EQ(overview["jobs"][0]["state"], "RUNNING");
+  EXPECT_EQ(overview["workers"][0], Json::parse(R"(["w0","READY",2,1,"host",""])"));
+  EXPECT_EQ(overview["totals"]["busy_devices"], 1);
+  EXPECT_EQ(overview["events"].size(), 2u);
+}
+
+TEST_F(SiteTest, JobsAndTheirParts) {
+  EXPECT_EQ(Get("/api/v1/jobs").size(), 1u);
+  const Json job = Get("/api/v1/jobs/7");
+  EXPECT_EQ(job["recoveries"], 2);
+  EXPECT_EQ(job["devices"], Json::parse(R"([["w0",1]])"));
+  const Json curve = Get("/api/v1/jobs/7/steps?points=10");
+  EXPECT_LE(curve["rows"].size(), 10u);
+  EXPECT_EQ(curve["last_step"], 999);
+  EXPECT_EQ(Get("/api/v1/jobs/7/events").size(), 1u);
+  EXPECT_EQ(Get("/api/v1/jobs/7/log")["lines"], Json::parse(R"(["one","two"])"));
+  EXPECT_EQ(Get("/api/v1/jobs/7/plan")["fits"], true);
+  const HttpReply picture = Ask("GET", "/api/v1/jobs/7/plan.svg");
+  EXPECT_EQ(picture.content_type, "image/svg+xml");
+  EXPECT_THAT(HeaderOf(picture, "Content-Security-Policy"), HasSubstr("sandbox"));
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/config").body, "[model]\n");
+}
+
+TEST_F(SiteTest, WorkersHistoryAndConfiguration) {
+  EXPECT_EQ(Get("/api/v1/workers")[0]["name"], "w0");
+  EXPECT_EQ(Get("/api/v1/workers/w0")["jobs"], Json::parse("[7,0]"));
+  EXPECT_EQ(Get("/api/v1/config")["bind"], "127.0.0.1");
+  EXPECT_EQ(Get("/api/v1/history?hours=2")["columns"][0], "unix_ms");
+  EXPECT_EQ(Get("/api/v1/events?limit=1")[0]["text"], "w0 joined");
+}
+
+TEST_F(SiteTest, WhatIsNotThereIsSaidWithItsCode) {
+  for (const char* path :
+       {"/x", "/../state.db", "/api/v1/x", "/api/v1/", "/api/v1/jobs/8", "/api/v1/jobs/8/plan",
+        "/api/v1/jobs/7/secret", "/api/v1/jobs/7/plan/more", "/api/v1/jobs/x", "/api/v1/jobs/",
+        "/api/v1/jobs/-7", "/api/v1/jobs/7%00", "/api/v1/workers/w9", "/api/v1/workers/w0/x",
+        "/api/v1/jobs/99999999999999999999", "/api/v1//jobs"}) {
+    const HttpReply reply = Ask("GET", path);
+    EXPECT_EQ(reply.code, 404) << path;
+  }
+  EXPECT_THAT(Ask("GET", "/api/v1/jobs/8").body, HasSubstr("{\"error\":\"there is no job 8\"}"));
+  EXPECT_EQ(Ask("DELETE", "/api/v1/jobs/7").code, 405);
+  // Numbers outside of their bounds are brought inside.
+  EXPECT_LE(Get("/api/v1/jobs/7/steps?points=0")["rows"].size(), 1u);
+  EXPECT_EQ(Get("/api/v1/jobs/7/steps?points=x")["rows"].size(), 500u);
+}
+
+TEST_F(SiteTest, OrdersReachTheCluster) {
+  for (const char* word : {"stop", "pause", "resume", "checkpoint"}) {
+    EXPECT_EQ(Ask("POST", std::string("/api/v1/jobs/7/") + word).code, 200) << word;
+  }
+  using Orders = std::vector<std::pair<int64_t, JobOrder>>;
+  EXPECT_EQ(cluster_->orders, (Orders{{7, JobOrder::kStop},
+                                      {7, JobOrder::kPause},
+                                      {7, JobOrder::kResume},
+                                      {7, JobOrder::kCheckpoint}}));
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/explode").code, 404);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7").code, 404);
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/stop").code, 404);
+  cluster_->refuses = FailedPrecondition("job 7 has already ended: \"x\"");
+  const HttpReply refused = Ask("POST", "/api/v1/jobs/7/stop");
+  EXPECT_EQ(refused.code, 409);
+  EXPECT_EQ(Json::parse(refused.body)["error"], "job 7 has already ended: \"x\"");
+  EXPECT_EQ(cluster_->orders.size(), 4u);
+}
+
+TEST_F(SiteTest, AnotherPageCannotOrderAnything) {
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"origin", "http://evil.example"}}).code, 403);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"host", "evil.example"}}).code, 403);
+  EXPECT_EQ(Ask("GET", "/api/v1/overview", {{"host", "evil.example"}}).code, 403);
+  EXPECT_EQ(Ask("GET", "/", {{"host", "evil.example"}}).code, 403);
+  EXPECT_TRUE(cluster_->orders.empty());
+}
+
+class TokenSiteTest : public SiteTest {
+ protected:
+  TokenSiteTest() { access_ = {"look", "act", true}; }
+};
+
+TEST_F(TokenSiteTest, WithoutATokenThereIsAFormAndNothingElse) {
+  EXPECT_THAT(Ask("GET", "/").body, HasSubstr("<form method=\"post\" action=\"/login\""));
+  for (const char* path :
+       {"overview", "jobs", "jobs/7", "jobs/8", "workers", "stream", "config", "x"}) {
+    EXPECT_EQ(Ask("GET", std::string("/api/v1/") + path).code, 401) << path;
+  }
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop").code, 401);
+  const std::map<std::string, std::string> viewer = {{"authorization", "Bearer look"}};
+  EXPECT_THAT(Ask("GET", "/", viewer).body, HasSubstr("app.js"));
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/7", viewer).code, 200);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", viewer).code, 403);
+  EXPECT_TRUE(cluster_->orders.empty());
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"authorization", "Bearer act"}}).code, 200);
+}
+
+TEST_F(SiteTest, AStreamSaysHelloAndThatItLives) {
+  const HttpReply reply = Ask("GET", "/api/v1/stream?job=7");
+  ASSERT_TRUE(reply.stream);
+  EXPECT_EQ(reply.content_type, "text/event-stream");
+  ShortStream stream(200);
+  reply.stream(stream);
+  EXPECT_THAT(stream.text(), HasSubstr("event: hello\n"));
+  EXPECT_THAT(stream.text(), HasSubstr(":\n\n"));
+}
+
+TEST_F(SiteTest, ViewersAreCountedUntilTheirAnswersGo) {
+  auto one = std::make_unique<HttpReply>(Ask("GET", "/api/v1/stream"));
+  const HttpReply two = Ask("GET", "/api/v1/stream");
+  const HttpReply three = Ask("GET", "/api/v1/stream");
+  EXPECT_EQ(three.code, 503);
+  EXPECT_EQ(HeaderOf(three, "Retry-After"), "5");
+  one.reset();
+  EXPECT_EQ(Ask("GET", "/api/v1/stream").code, 200);
+}
+
+TEST_F(SiteTest, StoppingEndsStreams) {
+  const HttpReply reply = Ask("GET", "/api/v1/stream");
+  site_->Stop();
+  ShortStream stream(1 << 30);
+  reply.stream(stream);  // returns
+  EXPECT_EQ(Ask("GET", "/api/v1/stream").code, 503);
+}
+
+// Every path that the description has is there, and the answers have what it says.
+TEST_F(SiteTest, TheDescriptionIsOfTheseAnswers) {
+  const Json api = Get("/openapi.json");
+  ASSERT_EQ(api["openapi"], "3.1.0");
+  for (const auto& [path, methods] : api["paths"].items()) {
+    if (path == "/prometheus/targets") continue;  // the metrics' server has it
+    std::string real = "/api/v1" + path;
+    for (const auto& [name, value] :
+         {std::pair<std::string, std::string>{"{id}", "7"}, {"{name}", "w0"}}) {
+      if (const size_t at = real.find(name); at != std::string::npos)
+        real.replace(at, name.size(), value);
+    }
+    for (const auto& [method, what] : methods.items()) {
+      if (path == "/jobs/{id}/plan.txt") continue;  // this job has none
+      EXPECT_EQ(Ask(method == "get" ? "GET" : "POST", real).code, 200) << real;
+    }
+  }
+  const auto& schemas = api["components"]["schemas"];
+  for (const auto& [name, value] : Get("/api/v1/jobs")[0].items()) {
+    EXPECT_TRUE(schemas["Job"]["properties"].contains(name)) << name;
+  }
+  for (const auto& [name, value] : Get("/api/v1/workers")[0].items()) {
+    EXPECT_TRUE(schemas["Worker"]["properties"].contains(name)) << name;
+  }
+  for (const auto& [name, value] : Get("/api/v1/overview").items()) {
+    EXPECT_TRUE(schemas["Overview"]["properties"].contains(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::web

@@ -1,0 +1,161 @@
+#include "web/access.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/sha256.h"
+#include "base/text.h"
+#include "controller/auth.h"
+
+namespace meshwright::web {
+namespace {
+
+constexpr const char* kCookie = "meshwright_page";
+
+// Nobody who does not know the key can make it, or add to what it says.
+std::string Signature(const std::string& key, const std::string& text) {
+  return Sha256Hex(key + "|" + Sha256Hex(key + "|page|" + text));
+}
+
+// "127.0.0.1:7780" -> "127.0.0.1"; "[::1]:7780" -> "[::1]".
+std::string_view WithoutPort(std::string_view host) {
+  const size_t colon = host.rfind(':');
+  const size_t bracket = host.rfind(']');
+  const bool has_port =
+      colon != std::string_view::npos && (bracket == std::string_view::npos || bracket < colon);
+  return has_port ? host.substr(0, colon) : host;
+}
+
+bool IsThisMachine(std::string_view host) {
+  if (host == "localhost" || host == "[::1]") return true;
+  const bool numeric = host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return numeric && host.starts_with("127.");
+}
+
+// "https://host:1" -> "host:1".
+std::string_view HostOfOrigin(std::string_view origin) {
+  const size_t scheme = origin.find("://");
+  return scheme == std::string_view::npos ? std::string_view() : origin.substr(scheme + 3);
+}
+
+}  // namespace
+
+const char* RoleName(Role role) {
+  switch (role) {
+    case Role::kNobody:
+      return "nobody";
+    case Role::kViewer:
+      return "viewer";
+    case Role::kOperator:
+      return "operator";
+  }
+  return "nobody";
+}
+
+Role Access::RoleOfToken(const std::string& token) const {
+  const auto is = [&token](const std::string& wanted) {
+    return !wanted.empty() && controller::ConstantTimeEqual(token, wanted);
+  };
+  if (is(options_.operator_token)) return Role::kOperator;
+  return is(options_.viewer_token) ? Role::kViewer : Role::kNobody;
+}
+
+std::string Access::CookieOf(Role role, int64_t until_ms) const {
+  const std::string& token =
+      role == Role::kOperator ? options_.operator_token : options_.viewer_token;
+  const std::string text = fmt::format("{}.{}", RoleName(role), until_ms);
+  return text + "." + Signature(token, text);
+}
+
+Role Access::RoleOfCookie(const std::string& cookie) const {
+  const std::vector<std::string> parts = Split(cookie, '.');
+  if (parts.size() != 3) return Role::kNobody;
+  int64_t until_ms = 0;
+  (void)std::from_chars(parts[1].data(), parts[1].data() + parts[1].size(), until_ms);
+  if (until_ms <= clock_.UnixMs()) return Role::kNobody;
+  for (const Role role : {Role::kViewer, Role::kOperator}) {
+    const std::string& token =
+        role == Role::kOperator ? options_.operator_token : options_.viewer_token;
+    if (token.empty() || parts[0] != RoleName(role)) continue;
+    if (controller::ConstantTimeEqual(cookie, CookieOf(role, until_ms))) return role;
+  }
+  return Role::kNobody;
+}
+
+Role Access::RoleOf(const HttpRequest& request) const {
+  if (!wants_tokens()) return CheckHost(request).ok() ? Role::kOperator : Role::kNobody;
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string authorization = request.Header("authorization");
+  if (authorization.starts_with(kScheme)) return RoleOfToken(authorization.substr(kScheme.size()));
+  return RoleOfCookie(request.Cookie(kCookie));
+}
+
+Status Access::CheckHost(const HttpRequest& request) const {
+  const std::string host = request.Header("host");
+  if (host.empty() || IsThisMachine(WithoutPort(host))) return OkStatus();
+  return PermissionDenied(fmt::format(
+      "this page answers under 127.0.0.1 and localhost, not under '{}'; behind a proxy start the "
+      "controller with --page-token-file and --page-behind-tls",
+      host.substr(0, 100)));
+}
+
+Status Access::CheckLook(const HttpRequest& request) const {
+  if (!wants_tokens()) return CheckHost(request);
+  if (RoleOf(request) != Role::kNobody) return OkStatus();
+  return Unauthenticated("this page wants a token: log in at /, or send 'Authorization: Bearer'");
+}
+
+Status Access::CheckAct(const HttpRequest& request) const {
+  if (const Status status = CheckLook(request); !status.ok()) return status;
+  const std::string origin = request.Header("origin");
+  const bool by_cookie = wants_tokens() && request.Header("authorization").empty();
+  if (origin.empty() ? by_cookie : HostOfOrigin(origin) != request.Header("host")) {
+    return PermissionDenied("this came from another page, or says no Origin");
+  }
+  if (RoleOf(request) == Role::kOperator) return OkStatus();
+  return PermissionDenied("a viewer may not do this: log in with the operator's token");
+}
+
+HttpReply Access::BackToPage(const std::string& cookie, int64_t age_s) const {
+  HttpReply reply;
+  reply.code = 303;
+  reply.headers = {
+      {"Location", "/"},
+      {"Set-Cookie", fmt::format("{}={}; Path=/; Max-Age={}; HttpOnly; "
+                                 "SameSite=Strict{}",
+                                 kCookie, cookie, age_s, options_.secure ? "; Secure" : "")}};
+  return reply;
+}
+
+HttpReply Access::Login(const HttpRequest& request) {
+  const std::string origin = request.Header("origin");
+  if (!origin.empty() && HostOfOrigin(origin) != request.Header("host")) {
+    return ReplyOf(PermissionDenied("this came from another page"));
+  }
+  {
+    const MutexLock lock(mutex_);
+    const int64_t minute = clock_.NowMs() / 60'000;
+    if (minute != std::exchange(minute_, minute)) tries_ = 0;
+    if (tries_ >= kMostTries) {
+      return ReplyOf(ResourceExhausted("too many wrong tokens; try again in a minute"));
+    }
+  }
+  const Role role = RoleOfToken(FormValue(request.body, "token"));
+  if (role == Role::kNobody) {
+    const MutexLock lock(mutex_);
+    ++tries_;
+    HttpReply reply;
+    reply.code = 303;
+    reply.headers = {{"Location", "/?wrong=1"}};
+    return reply;
+  }
+  return BackToPage(CookieOf(role, clock_.UnixMs() + kCookieMs), kCookieMs / 1000);
+}
+
+HttpReply Access::Logout() const { return BackToPage("", 0); }
+
+}  // namespace meshwright::web

@@ -1,0 +1,70 @@
+// Who may look at the page, and who may act.
+//
+//   without tokens   whoever reaches the port, under a name of this machine: the port is on
+//   loopback with tokens      the viewer's token looks, the operator's acts, too; as
+//   "Authorization: Bearer",
+//                    or once in the form of the page, which leaves a cookie
+// The cookie is no token: it says the role and until when, signed with the role's token, so that a
+// new token ends it. It is HttpOnly and SameSite=Strict. What acts has to come from this page: a
+// request whose Origin is another one is refused, and so is one with a cookie and no Origin.
+// Without tokens the Host has to be this machine, so that no page of a stranger reaches it by a
+// name of its own (DNS rebinding).
+//
+// Thread rule: thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/http_server.h"
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace meshwright::web {
+
+enum class Role : uint8_t { kNobody, kViewer, kOperator };
+const char* RoleName(Role role);  // "viewer"
+
+struct AccessOptions {
+  std::string viewer_token;
+  std::string operator_token;  // both empty: no tokens are wanted
+  bool secure = false;         // browsers come by TLS: so does the cookie, or not at all
+};
+
+class Access {
+ public:
+  static constexpr int64_t kCookieMs = 12 * 3'600'000;
+  static constexpr int64_t kMostTries = 10;  // wrong tokens in a minute, of all callers together
+
+  Access(AccessOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+
+  bool wants_tokens() const {
+    return !options_.viewer_token.empty() || !options_.operator_token.empty();
+  }
+  Role RoleOf(const HttpRequest& request) const;
+  // Errors: kUnauthenticated: it has to show a token; kPermissionDenied: it may not, or it comes
+  // from elsewhere.
+  Status CheckLook(const HttpRequest& request) const;
+  Status CheckAct(const HttpRequest& request) const;
+
+  // Answers the form: back to the page, with the cookie of the role that the token has.
+  HttpReply Login(const HttpRequest& request);
+  HttpReply Logout() const;
+
+ private:
+  // Without tokens, only under a name of this machine.
+  Status CheckHost(const HttpRequest& request) const;
+  Role RoleOfToken(const std::string& token) const;
+  Role RoleOfCookie(const std::string& cookie) const;
+  std::string CookieOf(Role role, int64_t until_ms) const;
+  HttpReply BackToPage(const std::string& cookie, int64_t age_s) const;
+
+  const AccessOptions options_;
+  const Clock& clock_;
+  Mutex mutex_;
+  int64_t minute_ MW_GUARDED_BY(mutex_) = 0;
+  int64_t tries_ MW_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace meshwright::web

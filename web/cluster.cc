@@ -1,0 +1,116 @@
+#include "web/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/file.h"
+#include "controller/await.h"
+#include "controller/control_loop.h"
+#include "controller/state_dir.h"
+
+namespace meshwright::web {
+namespace {
+
+using controller::Await;
+using controller::ControlLoop;
+using controller::Core;
+
+class ControllerCluster final : public Cluster {
+ public:
+  explicit ControllerCluster(const controller::SiteParts& parts) : parts_(parts) {}
+
+  Result<ClusterState> Look() override {
+    MW_ASSIGN_OR_RETURN(ClusterState state, Await<ClusterState>([this](auto done) {
+                          controller::LookAt<ClusterState>(*parts_.loop, See, std::move(done));
+                        }));
+    MW_ASSIGN_OR_RETURN(state.workers, Await<std::vector<proto::WorkerInfo>>([this](auto done) {
+                          parts_.loop->Workers(std::move(done));
+                        }));
+    return state;
+  }
+
+  Result<proto::JobInfo> Job(int64_t job) override {
+    return Await<proto::JobInfo>([&](auto done) { parts_.loop->Get(job, std::move(done)); });
+  }
+
+  Result<controller::JobStory> Story(int64_t job) override {
+    return Await<controller::JobStory>([&](auto done) {
+      const auto see = [job](const Core& core) { return core.Story(JobId(job)); };
+      controller::LookAt<controller::JobStory>(*parts_.loop, see, std::move(done));
+    });
+  }
+
+  Result<StepsNews> Steps(int64_t job, int64_t from) override {
+    const ControlLoop::WatchId watch = parts_.loop->NewWatchId();
+    // A watcher that has seen nothing of the job's info is answered at once, unless the job's
+    // history is being read.
+    const controller::WatchCursor cursor{job, from, INT64_MAX, -1};
+    auto news = Await<ControlLoop::News>(
+        [&](auto done) { parts_.loop->Watch(watch, cursor, std::move(done)); });
+    if (!news) {
+      parts_.loop->Unwatch(watch);
+      return Fail(news.error());
+    }
+    StepsNews steps;
+    steps.next = news->cursor.steps;
+    steps.caught_up = news->update.steps.empty() || news->caught_up;
+    steps.steps = std::move(news->update.steps);
+    return steps;
+  }
+
+  Result<std::vector<controller::EventRecord>> Events(int64_t job, int64_t most) override {
+    return parts_.store->Events(job, most);
+  }
+
+  Result<std::string> FileEnd(int64_t job, const std::string& name, int64_t most) override {
+    MW_ASSIGN_OR_RETURN(const MemoryMappedFile file,
+                        MemoryMappedFile::Open(parts_.dir->job_dir(job) + "/" + name));
+    const std::string_view text = file.text();
+    const size_t bytes = std::min(text.size(), static_cast<size_t>(most));
+    return std::string(text.substr(text.size() - bytes));
+  }
+
+  Status Order(int64_t job, JobOrder order) override {
+    const auto make = [job, order](controller::CallId call) -> controller::Event {
+      const JobId id(job);
+      switch (order) {
+        case JobOrder::kStop:
+          return controller::CancelJob{call, id};
+        case JobOrder::kPause:
+          return controller::PauseJob{call, id};
+        case JobOrder::kResume:
+          return controller::ResumeJob{call, id};
+        case JobOrder::kCheckpoint:
+          break;
+      }
+      return controller::SaveJob{call, id};
+    };
+    const auto answer = Await<bool>([&](auto done) {
+      parts_.loop->Order(make, [done](Status status) {
+        if (status.ok()) return done(true);
+        done(Fail(std::move(status)));
+      });
+    });
+    return answer ? OkStatus() : answer.error();
+  }
+
+ private:
+  static Result<ClusterState> See(const Core& core) {
+    ClusterState state;
+    state.cluster_id = core.options().cluster_id;
+    state.term = core.options().term.value();
+    state.jobs = core.Jobs();
+    state.device_jobs = core.DeviceJobs();
+    return state;
+  }
+
+  const controller::SiteParts parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Cluster> ClusterOf(const controller::SiteParts& parts) {
+  return std::make_unique<ControllerCluster>(parts);
+}
+
+}  // namespace meshwright::web

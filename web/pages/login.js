@@ -1,0 +1,3 @@
+if (new URLSearchParams(location.search).has('wrong')) {
+  document.getElementById('wrong').hidden = false;
+}

@@ -1,0 +1,79 @@
+// The smaller pages: all events, and how the controller was started.
+import {h, card} from './dom.js';
+import {get} from './live.js';
+import {eventItems} from './overview.js';
+import {tableOf} from './job.js';
+
+export class Events {
+  constructor(store) {
+    this.store = store;
+    this.list = h('ol', {class: 'events'});
+    this.find = h('input', {type: 'search', placeholder: 'text or job', 'aria-label': 'Events to show', oninput: () => this.fill()});
+    this.all = [];
+    this.element = h('div', {class: 'page'}, h('section', {class: 'card'},
+      h('div', {class: 'row'}, h('h1', {}, 'Events'), this.find), this.list));
+  }
+
+  stop() {}
+
+  job() {
+    return 0;
+  }
+
+  title() {
+    return 'Events';
+  }
+
+  show() {}
+
+  async load() {
+    this.all = await get('events?limit=1000');
+    this.fill();
+  }
+
+  heard(events) {
+    this.all = [...this.all, ...events].slice(-1000);
+    this.fill();
+  }
+
+  fill() {
+    const wanted = this.find.value.trim().toLowerCase();
+    const found = this.all.filter((event) => `${event.job} ${event.text}`.toLowerCase().includes(wanted));
+    this.list.replaceChildren(...eventItems(found.slice(-300)));
+  }
+}
+
+export class Configuration {
+  constructor(store) {
+    this.store = store;
+    this.table = h('div', {class: 'scroll'});
+    this.about = h('div', {class: 'scroll'});
+    this.leave = h('form', {method: 'post', action: '/logout', hidden: true}, h('button', {}, 'Log out'));
+    this.element = h('div', {class: 'page'}, h('h1', {class: 'hidden'}, 'Configuration'),
+      h('div', {class: 'halves'}, card('This controller', this.about, this.leave), card('How it was started', this.table)),
+      card('For programs', h('p', {}, h('a', {href: '/openapi.json'}, '/openapi.json'), ' describes the answers of /api/v1 that this page is made of. ',
+        h('a', {href: '/metrics'}, '/metrics'), ' is for Prometheus.')));
+  }
+
+  stop() {}
+
+  job() {
+    return 0;
+  }
+
+  title() {
+    return 'Configuration';
+  }
+
+  show() {
+    const {about, role} = this.store;
+    this.about.replaceChildren(tableOf(['What', ''], [['Version', about.version], ['Cluster', about.cluster_id], ['Term', about.term], ['You are', role]]));
+  }
+
+  async load() {
+    const settings = await get('config');
+    this.leave.hidden = !this.store.tokens;
+    this.table.replaceChildren(tableOf(['Option', 'Value'], Object.entries(settings).map(([name, value]) => [name.replace(/_/g, '-'), value || '–'])));
+    this.show();
+  }
+}

@@ -1,0 +1,60 @@
+// One worker: its devices and what they do, and what happened to it.
+import {h, put, pill, setPill, card, bytes, number, seconds} from './dom.js';
+import {get} from './live.js';
+import {eventItems} from './overview.js';
+import {tableOf} from './job.js';
+
+const kLookMs = 5000;
+
+export class Worker {
+  constructor(store, name) {
+    Object.assign(this, {store, name});
+    this.pill = pill('READY');
+    this.note = h('p', {class: 'why wide', hidden: true});
+    this.facts = h('div', {class: 'scroll'});
+    this.devices = h('div', {class: 'scroll'});
+    this.events = h('ol', {class: 'events'});
+    this.profile = h('pre', {class: 'log', tabindex: 0, role: 'region', 'aria-label': 'What its devices measured of themselves'});
+    this.element = h('div', {class: 'page'}, h('div', {class: 'head'}, h('div', {class: 'row'}, h('h1', {}, name), this.pill), this.note),
+      h('div', {class: 'halves'}, card('Devices and what runs on them', this.devices), card('About it', this.facts)),
+      card('Events that name it', this.events),
+      h('section', {class: 'card'}, h('details', {}, h('summary', {}, 'What its devices measured of themselves'), this.profile)));
+    this.timer = setInterval(() => this.load().catch(() => {}), kLookMs);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+  }
+
+  job() {
+    return 0;
+  }
+
+  title() {
+    return this.name;
+  }
+
+  show() {}
+
+  async load() {
+    if (document.hidden) return;
+    const [worker, events] = await Promise.all([get(`workers/${encodeURIComponent(this.name)}`), get('events?limit=1000')]);
+    setPill(this.pill, worker.state);
+    put(this.note, worker.note);
+    this.note.hidden = !worker.note;
+    this.facts.replaceChildren(tableOf(['What', ''], [['Host', worker.host], ['Kind', `${worker.device_kind} ${worker.device_name}`],
+      ['Memory of a device', bytes(worker.memory_bytes)], ['Threads of a device', worker.threads_per_device || '–'],
+      ['Cores of the host', worker.host_cores || '–'], ['Data', worker.address],
+      ['Metrics', worker.metrics_address ? h('a', {href: `http://${worker.metrics_address}/metrics`, rel: 'noreferrer'}, worker.metrics_address) : '–'],
+      ['Last heard', `${seconds(worker.last_seen_s)} ago`]]));
+    this.devices.replaceChildren(tableOf(['Device', 'Job', 'State', 'Loss'], worker.jobs.map((id, device) => {
+      const job = this.store.jobs.get(id);
+      return [device, id ? h('a', {href: `#/jobs/${id}`}, job ? `${id} ${job.name}` : id) : 'free',
+        job ? job.state.toLowerCase() : '', job && job.steps_done ? number(job.loss) : ''];
+    })));
+    const own = events.filter((event) => event.text.split(/[^\w.-]+/).includes(this.name));
+    this.events.replaceChildren(...eventItems(own.slice(-50)));
+    if (own.length === 0) this.events.append(h('li', {class: 'empty'}, 'None of the last 1,000 events.'));
+    put(this.profile, worker.device_profile || 'Nothing: it was started without a profile.');
+  }
+}
