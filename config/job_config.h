@@ -27,6 +27,8 @@
 
 namespace meshwright::config {
 
+class ConfigErrors;
+
 struct JobConfig {
   std::string name = "job";
   std::string description;
@@ -81,6 +83,9 @@ struct ConfigSource {
 // Errors: kInvalidArgument "job.toml:14:1: unknown key ... (did you mean 'x'?)" or naming key,
 // wanted type and value; or naming both places where decisions contradict what the job pins.
 Result<JobConfig> ParseJobConfig(const ConfigSource& source);
+// The same with all errors, of which that is the first (config/config_errors.h). The configuration
+// counts only where there is none.
+JobConfig ParseJobConfig(const ConfigSource& source, ConfigErrors& errors);
 // Reads the file and that of the decisions, if any, then as above. Errors: kNotFound naming the
 // path.
 Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides,

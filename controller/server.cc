@@ -93,7 +93,8 @@ class ServerImpl final : public ServerWithCounters {
         rpc_, RpcServer::Start(
                   options.bind, options.port,
                   RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(), options.token,
-                           options.limits, LocalSocketIn(options.state_dir), checkpoints_.get()}));
+                           options.limits, LocalSocketIn(options.state_dir), checkpoints_.get(),
+                           options.resolve}));
     MW_TRY(StartMetrics(options));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "controller/limits.h"
+#include "proto/job_file.h"
 
 namespace meshwright::search {
 class PlanCache;
@@ -38,6 +39,7 @@ struct ServerOptions {
   int64_t return_after_s = 30;
   Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
+  proto::ResolveFile resolve;  // of job files that clients send as they are; null: none is taken
 };
 
 class Server {
