@@ -134,6 +134,10 @@ class Resolver {
     TakeErrors(errors.all(), errors.first().code());
     if (!errors.empty()) return std::move(resolved_);
     resolved_.notes = config_.notes;
+    if (file_.own) {
+      PrepareOwn();
+      return std::move(resolved_);
+    }
     resolved_.wanted = WantedBy(config_);
     if (resolved_.wanted.empty() || file_.listed) {
       Status laid = Mirrored();
@@ -147,6 +151,19 @@ class Resolver {
   }
 
  private:
+  // Nothing of the client's machine is read.
+  void PrepareOwn() {
+    for (const proto::WantedFiles& files : WantedBy(config_)) {
+      AddError(InvalidArgument(fmt::format(
+          "{} is \"{}\", and the job brings its own programs, which read what a client sends; "
+          "take the key out",
+          files.key, files.path)));
+    }
+    auto request = config::PrepareJob(config_, *file_.own);
+    if (!request.has_value()) return AddError(request.error());
+    if (resolved_.errors.empty()) resolved_.job = *std::move(request);
+  }
+
   // The configuration as one of this machine.
   Status Mirrored() {
     MW_ASSIGN_OR_RETURN(const Mirror mirror, Mirror::Make(file_.files));

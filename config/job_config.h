@@ -106,6 +106,9 @@ Status AtKey(const Status& status, const JobConfig& config);
 // Builds the model and its loss graph; checks everything that needs no cluster.
 // Errors: kInvalidArgument, kNotFound (hf_path).
 Result<PreparedJob> PrepareJob(const JobConfig& config);
+// A job with the programs and the driver of `own`, in the place of a model and its data; everything
+// else is as the file says. Errors: kInvalidArgument naming the key or the program.
+Result<ir::JobRequest> PrepareJob(const JobConfig& config, const ir::JobRequest& own);
 
 // JSON Schema (draft 2020-12) of a job file, for editors.
 std::string ConfigSchemaJson();

@@ -59,6 +59,9 @@ Result<JobFile> Decode(const v1::ResolveRequest& wire) {
     file.files.push_back(std::move(decoded));
   }
   file.listed = wire.listed();
+  if (wire.has_own()) {
+    MW_ASSIGN_OR_RETURN(file.own, Decode(wire.own()));
+  }
   return file;
 }
 

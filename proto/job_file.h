@@ -33,6 +33,8 @@ struct JobFile {
   std::string folder, working_folder;
   std::vector<ClientFile> files;
   bool listed = false;  // the client has no others that the job wants
+  // Its own programs, in the place of a model, and who drives them; the rest says the file.
+  std::optional<ir::JobRequest> own;
 };
 
 struct JobFileError {
