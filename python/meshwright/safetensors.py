@@ -63,7 +63,7 @@ class Tensors(Mapping[str, "NDArray[Any]"]):
         if begin < 0 or end - begin != count or self._begin + end > len(self._bytes):
             raise self._damaged(f"'{name}' does not lie in it")
         data = self._bytes[self._begin + begin : self._begin + end]
-        return from_bytes(dtype, entry["shape"], memoryview(data))
+        return from_bytes(dtype, entry["shape"], data.data)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._header)
