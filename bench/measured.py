@@ -25,21 +25,24 @@ READY_TIMEOUT_S = 120
 QUIET = ["validation.batches=0", "checkpoint.last_save=false", "metrics.log_freq=1000"]
 # Four rows and no more: a step of two cores then takes some seconds.
 GPT2 = ["training.global_batch_size=4", *QUIET]
-MODELS = {"gpt-bytes": ("examples/gpt-bytes.toml", QUIET, 40), "gpt2-124m": ("bench/jobs/gpt2.toml", GPT2, 3)}
+# One row, so that a step takes part of a second.
+LONG = ["training.global_batch_size=1", *QUIET]
 
-OPEN = {"data_parallel_replicate_degree": '"auto"', "tensor_parallel_degree": '"auto"',
+OPEN = {"expert_parallel_degree": '"auto"', "context_parallel_degree": '"auto"',
+        "data_parallel_replicate_degree": '"auto"', "tensor_parallel_degree": '"auto"',
         "pipeline_parallel_degree": '"auto"', "pipeline_parallel_schedule": '"auto"', "zero_stage": '"auto"',
         "pipeline_parallel_microbatches": '"auto"'}
 
 
-def pinned(data=1, tensor=1, pipeline=1, microbatches=1, zero=0, sequence=False):
+def pinned(data=1, tensor=1, pipeline=1, microbatches=1, zero=0, sequence=False, expert=1, context=1):
     """Settings of [parallelism]."""
-    return {"data_parallel_replicate_degree": data, "tensor_parallel_degree": tensor,
+    return {"expert_parallel_degree": expert, "context_parallel_degree": context,
+            "data_parallel_replicate_degree": data, "tensor_parallel_degree": tensor,
             "pipeline_parallel_degree": pipeline, "pipeline_parallel_schedule": '"1f1b"', "zero_stage": zero,
             "pipeline_parallel_microbatches": microbatches, "enable_sequence_parallel": str(sequence).lower()}
 
 
-LAYOUTS = {
+DENSE = {
     "data=2": pinned(data=2),
     "data=2 zero=3": pinned(data=2, zero=3),
     "tensor=2 sequence": pinned(tensor=2, sequence=True),
@@ -47,6 +50,31 @@ LAYOUTS = {
     "data=2 tensor=2": pinned(data=2, tensor=2),
     "data=2 pipeline=2": pinned(data=2, pipeline=2, microbatches=2),
     "chosen": OPEN,
+}
+# An expert axis is of the replicas.
+EXPERTS = {
+    "data=2": pinned(data=2),
+    "data=2 expert=2": pinned(data=2, expert=2),
+    "data=4 expert=2": pinned(data=4, expert=2),
+    "data=4 expert=4": pinned(data=4, expert=4),
+    "data=2 expert=2 pipeline=2": pinned(data=2, expert=2, pipeline=2, microbatches=2),
+    "chosen": OPEN,
+}
+CONTEXTS = {
+    "context=2": pinned(context=2),
+    "context=4": pinned(context=4),
+    "tensor=2": pinned(tensor=2),
+    "context=2 tensor=2": pinned(context=2, tensor=2),
+    "context=2 pipeline=2": pinned(context=2, pipeline=2),
+    "chosen": OPEN,
+}
+# The first layout is run once before anything counts.
+MODELS = {
+    "gpt-bytes": ("examples/gpt-bytes.toml", QUIET, 40, DENSE),
+    "gpt2-124m": ("bench/jobs/gpt2.toml", GPT2, 3, DENSE),
+    "llama-bytes": ("examples/llama-bytes.toml", QUIET, 20, DENSE),
+    "moe-bytes": ("examples/moe-bytes.toml", QUIET, 20, EXPERTS),
+    "long-context": ("examples/long-context.toml", LONG, 8, CONTEXTS),
 }
 
 
@@ -120,12 +148,12 @@ class Party:
         return max(held), max(resident) - before
 
 
-def measure_round(job, sets, steps, index):
+def measure_round(job, sets, steps, layouts, index):
     """Forecasts for a new cluster and steps on it. -> {name: Party}, {name: seconds}."""
     # The profiles are measured now, with whatever else runs on the machine.
     with ours.Cluster(workers=4, count=2, profile="measure") as cluster:
-        parties = {name: Party(cluster, job, [*sets, *sets_of(layout)], steps) for name, layout in LAYOUTS.items()}
-        parties["data=2"].memory()  # what processes take once, whatever the job
+        parties = {name: Party(cluster, job, [*sets, *sets_of(layout)], steps) for name, layout in layouts.items()}
+        parties[next(iter(layouts))].memory()  # what processes take once, whatever the job
         seconds = {}
         for name in parties if index % 2 == 0 else reversed(parties):
             # Pinned layouts hold the same in each round.
@@ -136,17 +164,17 @@ def measure_round(job, sets, steps, index):
 
 
 def run_measured(args, emit):
-    for model, (job, sets, steps) in MODELS.items():
+    for model, (job, sets, steps, layouts) in MODELS.items():
         if args.model and model != args.model:
             continue
         rounds = []
         for index in range(args.rounds):
             # A slow hour of the machine meets the profile and the steps.
-            rounds.append(measure_round(job, sets, args.steps or steps, index))
+            rounds.append(measure_round(job, sets, args.steps or steps, layouts, index))
             for name, seconds in rounds[-1][1].items():
                 forecast_s = rounds[-1][0][name].plan["step_s"]
                 log(f"  round {index + 1}  {name:<20} measured {seconds:.6g} s, forecast {forecast_s:.6g} s")
-        report(model, rounds, emit)
+        report(model, rounds, layouts, emit)
 
 
 def seconds_of_layout(parties, seconds, name):
@@ -155,23 +183,23 @@ def seconds_of_layout(parties, seconds, name):
     return sum(same) / len(same)
 
 
-def report(model, rounds, emit):
+def report(model, rounds, layouts, emit):
     def of_rounds(name, value):
         return [value(parties[name], seconds[name]) for parties, seconds in rounds]
 
     def of_held(name, value):
         return [value(parties[name]) for parties, _ in rounds if parties[name].held]
 
-    seconds = {name: median(of_rounds(name, lambda _, s: s)) for name in LAYOUTS}
+    seconds = {name: median(of_rounds(name, lambda _, s: s)) for name in layouts}
     log("forecast s  measured s  ratio  memory ratio  layout")
-    for name in LAYOUTS:
+    for name in layouts:
         ratios = of_rounds(name, lambda party, s: party.plan["step_s"] / s)
         memory_ratios = of_held(name, lambda party: party.plan["all_bytes"] / party.held[0])
         # The one that is furthest off: memory does not depend on the machine's hour.
         memory_ratio = max(memory_ratios, key=lambda ratio: abs(ratio - 1))
         forecast_s, time_ratio = median(of_rounds(name, lambda party, _: party.plan["step_s"])), median(ratios)
-        layouts = sorted(set(of_rounds(name, lambda party, _: party.plan["layout"])))
-        emit(f"measured-{model}-{name.replace(' ', '-')}", layouts=layouts,
+        ran = sorted(set(of_rounds(name, lambda party, _: party.plan["layout"])))
+        emit(f"measured-{model}-{name.replace(' ', '-')}", layouts=ran,
              forecast_s=significant(forecast_s), measured_s=significant(seconds[name]),
              ratio=significant(time_ratio), ratios=[significant(ratio) for ratio in ratios],
              device_bytes=median(of_held(name, lambda party: party.held[0])),
@@ -180,9 +208,9 @@ def report(model, rounds, emit):
              target=f"abs(ratio - 1) <= {TIME_RANGE} and abs(memory_ratio - 1) <= {MEMORY_RANGE}",
              met=abs(time_ratio - 1) <= TIME_RANGE and abs(memory_ratio - 1) <= MEMORY_RANGE)
         log(f"{forecast_s:10.4f}  {seconds[name]:10.4f}  {time_ratio:5.3f}  {memory_ratio:12.3f}  "
-            f"{' | '.join(layouts)}")
+            f"{' | '.join(ran)}")
     # What ran twice in a round, pinned and chosen, is one layout with two measurements.
-    seconds = {name: median([seconds_of_layout(*one, name) for one in rounds]) for name in LAYOUTS}
+    seconds = {name: median([seconds_of_layout(*one, name) for one in rounds]) for name in layouts}
     fastest = min(seconds, key=seconds.get)
     # Not of each round: the least of seven noisy figures is too small.
     ratio = seconds["chosen"] / seconds[fastest]

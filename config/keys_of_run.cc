@@ -165,7 +165,5 @@ std::vector<ConfigKey> FaultAndMetricsKeys() {
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
   };
 }
-#undef MW_AS
-#undef MW_AT
 
 }  // namespace meshwright::config
