@@ -1,5 +1,5 @@
-// A job file of a client that cannot resolve it: the controller does, by what the client says of its
-// files.
+// A job file of a client that cannot resolve it: the controller does, by what the client says of
+// its files.
 //
 // The files are laid out in a temporary folder under the client's own paths, and the job file is
 // read as if this process were on that machine: uploaded ones are links to what was uploaded, of

@@ -273,9 +273,8 @@ void ApplyOverride(JobConfig& config, const std::string& text, ConfigErrors& err
   const size_t equals = text.find('=');
   const size_t dot = text.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-    errors.Add(
-        InvalidArgument(where + ": write section.key=value, for example training.steps=100"), "",
-        where);
+    errors.Add(InvalidArgument(where + ": write section.key=value, for example training.steps=100"),
+               "", where);
     return;
   }
   const std::string section = text.substr(0, dot);

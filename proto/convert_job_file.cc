@@ -29,9 +29,8 @@ Result<ClientFile> DecodeFile(const v1::ClientFile& wire) {
         fmt::format("files: '{}' must be an absolute path of the client's machine", wire.path())));
   }
   if (wire.size_bytes() < 0) {
-    return Fail(InvalidArgument(
-        fmt::format("files: '{}' has {} bytes; it must be 0 or more", wire.path(),
-                    wire.size_bytes())));
+    return Fail(InvalidArgument(fmt::format("files: '{}' has {} bytes; it must be 0 or more",
+                                            wire.path(), wire.size_bytes())));
   }
   ClientFile file;
   file.path = Normal(wire.path());

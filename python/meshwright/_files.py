@@ -7,11 +7,16 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._channel import CHUNK_BYTES, Channel
+from ._errors import Code, Error
 from ._proto import meshwright_pb2 as pb
 from ._proto import resolve_pb2
+from ._wire import BYTES, fields
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _UPLOAD_SECONDS = 60.0
 _UPLOAD_BYTES_PER_SECOND = 20e6
@@ -60,6 +65,39 @@ def upload(channel: Channel, path: str) -> tuple[str, int]:
     timeout = _UPLOAD_SECONDS + size / _UPLOAD_BYTES_PER_SECOND
     channel.send("Blob.Put", chunks(), pb.PutBlobReply, timeout)
     return name, size
+
+
+def fetch(channel: Channel, blob: Any) -> "NDArray[Any]":
+    """The bytes of a BlobRef of the wire, in memory of their own."""
+    import numpy as np
+
+    # Not zeroed before it is written to, as a bytearray would be.
+    whole = np.empty(blob.size_bytes, dtype=np.uint8)
+    into = whole.data
+    at = 0
+    timeout = _UPLOAD_SECONDS + blob.size_bytes / _UPLOAD_BYTES_PER_SECOND
+    request = pb.GetBlobRequest(sha256=blob.sha256)
+    for chunk in bytes_of(channel, "Blob.Get", request, 2, timeout):
+        into[at : at + len(chunk)] = chunk
+        at += len(chunk)
+    if at != len(whole):
+        raise Error(Code.DATA_LOSS, f"{blob.name}: {at} of {len(whole)} bytes came")
+    return whole
+
+
+def bytes_of(
+    channel: Channel, method: str, request: Any, number: int, timeout: float
+) -> Iterator[memoryview]:
+    """The bytes field `number` of each reply, as views of what came."""
+    replies: Iterator[memoryview] = channel.stream(method, request, _view_of, timeout)
+    for reply in replies:
+        for field, kind, _, value, end in fields(reply):
+            if field == number and kind == BYTES:
+                yield reply[value:end]
+
+
+def _view_of(message: bytes) -> memoryview:
+    return memoryview(message)
 
 
 def workers_of(channel: Channel) -> list[Any]:

@@ -16,6 +16,7 @@ from ._reconnect import Reconnect
 if TYPE_CHECKING:
     from ._session import Session
     from .checkpoints import Checkpoint
+    from .safetensors import Tensors
 
 
 class JobState(enum.Enum):
@@ -268,6 +269,20 @@ class Job:
         from .checkpoints import checkpoint_of_job
 
         return checkpoint_of_job(self._channel, self.info(), step)
+
+    def weights(self) -> "Tensors":
+        """The weights that it left at its end, fetched: arrays by the names of Hugging Face."""
+        from . import safetensors
+        from ._files import fetch
+
+        blob = self._channel.unary("Job.Describe", self._request, pb.JobDescription).weights
+        if not blob.sha256:
+            raise make_error(
+                Code.NOT_FOUND,
+                f"job {self.id} has left no weights; it writes them when it succeeds, with "
+                "checkpoint.last_save = true",
+            )
+        return safetensors.Tensors(f"the weights of job {self.id}", fetch(self._channel, blob))
 
     def attach(
         self, *, open_timeout: float = 600.0, timeout: float = 60.0, reconnect: float = 60.0

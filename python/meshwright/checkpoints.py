@@ -19,7 +19,6 @@ from ._channel import Channel
 from ._errors import Code, Error, NotFound
 from ._proto import meshwright_pb2 as pb
 from ._tensors import from_bytes, itemsize
-from ._wire import BYTES, fields
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +32,6 @@ _STEP = re.compile(r"step-(\d{8,})$")
 _READ_SECONDS = 60.0
 _READ_BYTES_PER_SECOND = 20e6
 _WITH_CONTROLLER = "controller"
-
-
-def _view_of(message: bytes) -> memoryview:
-    return memoryview(message)
 
 
 class _Files(Protocol):
@@ -87,13 +82,7 @@ class _Remote:
             job_id=self._job_id, step=self._step, name=name, offset=begin, count=count
         )
         timeout = _READ_SECONDS + max(0, count) / _READ_BYTES_PER_SECOND
-        chunks: Iterator[memoryview] = self._channel.stream(
-            "Checkpoint.Get", request, _view_of, timeout
-        )
-        for chunk in chunks:
-            for field, kind, _, value, end in fields(chunk):
-                if field == 1 and kind == BYTES:
-                    yield chunk[value:end]
+        return _files.bytes_of(self._channel, "Checkpoint.Get", request, 1, timeout)
 
     def text(self, name: str) -> str:
         return b"".join(self._chunks(name, 0, -1)).decode()

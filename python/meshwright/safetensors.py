@@ -28,11 +28,10 @@ _MOST_HEADER_BYTES = 100_000_000
 class Tensors(Mapping[str, "NDArray[Any]"]):
     """The tensors of a file, by name. Each is read when it is asked for; bf16 comes as float32."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        import numpy as np
-
-        self.path = os.fspath(path)
-        self._bytes = np.memmap(self.path, dtype=np.uint8, mode="r")
+    def __init__(self, name: str, data: "NDArray[Any]") -> None:
+        """name: for messages. data: the whole file, as bytes."""
+        self.path = name
+        self._bytes = data
         size = int.from_bytes(self._bytes[:8].tobytes(), "little")
         if len(self._bytes) < 8 or size > min(_MOST_HEADER_BYTES, len(self._bytes) - 8):
             raise self._damaged("it is too short for its header")
@@ -73,5 +72,10 @@ class Tensors(Mapping[str, "NDArray[Any]"]):
 
 
 def load(path: str | os.PathLike[str]) -> Tensors:
-    """The tensors of a file."""
-    return Tensors(path)
+    """The tensors of a file, which is mapped."""
+    import numpy as np
+
+    name = os.fspath(path)
+    if os.path.getsize(name) == 0:
+        raise Error(Code.DATA_LOSS, f"{name} is no safetensors file: it is empty")
+    return Tensors(name, np.memmap(name, dtype=np.uint8, mode="r"))

@@ -5,47 +5,38 @@ changes the wire so that this fails has broken the clients that people have inst
 """
 
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
-CODE = """
-import importlib.util, sys
-
-# Before the package reads its own.
-for name in ("meshwright_pb2", "resolve_pb2"):
-    full = "meshwright._proto." + name
-    spec = importlib.util.spec_from_file_location(full, f"first_stubs/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[full] = module
-    import meshwright._proto
-    spec.loader.exec_module(module)
-    setattr(meshwright._proto, name, module)
-import meshwright._client
-assert "first_stubs" in meshwright._client.pb.__file__, meshwright._client.pb.__file__
-import unittest
-names = [
+HERE = pathlib.Path(__file__).resolve().parent
+TESTS = [
     "test_jobs.Jobs.test_a_dict_is_submitted_and_followed",
     "test_jobs.Jobs.test_all_errors_of_a_file_come_at_once",
     "test_sessions.Sessions.test_a_classifier_learns",
     "test_sessions.Sessions.test_the_state_is_read_and_written",
     "test_sessions.Sessions.test_actors_are_spawned_asked_and_watched",
 ]
-sys.path.insert(0, ".")
-suite = unittest.defaultTestLoader.loadTestsFromNames(names)
-sys.exit(not unittest.TextTestRunner().run(suite).wasSuccessful())
-"""
 
 
 class FirstStubs(unittest.TestCase):
     def test_a_client_of_the_first_version_works(self) -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", CODE],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            cwd=os.path.dirname(os.path.abspath(__file__)),
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder, "meshwright")
+            shutil.copytree(HERE.parents[1] / "python" / "meshwright", package)
+            for stub in (HERE / "first_stubs").glob("*_pb2.py"):
+                shutil.copy(stub, package / "_proto")
+            done = subprocess.run(
+                [sys.executable, "-m", "unittest", *TESTS],
+                capture_output=True,
+                text=True,
+                timeout=200,
+                cwd=HERE,
+                env={**os.environ, "PYTHONPATH": folder},
+            )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 

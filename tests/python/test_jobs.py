@@ -227,8 +227,11 @@ class Jobs(unittest.TestCase):
         self.assertEqual(job.checkpoints(), [6, 3])
         weights = meshwright.safetensors.load(os.path.join(info.directory, "model.safetensors"))
         checkpoint = job.checkpoint(6)
+        fetched = job.weights()
+        self.assertEqual(sorted(fetched), sorted(weights))
         for name in checkpoint.weights():
             self.assertTrue((checkpoint[name] == weights[name]).all(), name)
+            self.assertTrue((fetched[name] == weights[name]).all(), name)
 
     def test_errors_say_what_to_do(self) -> None:
         with self.assertRaises(meshwright.NotFound):

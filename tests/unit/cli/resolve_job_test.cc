@@ -58,8 +58,9 @@ TEST(ResolveJob, SaysWhichFilesItWants) {
   const ResolvedFile resolved = Resolve(File());
   EXPECT_EQ(FirstError(resolved), "no error");
   EXPECT_FALSE(resolved.job.has_value());
-  EXPECT_EQ(resolved.wanted, (std::vector<WantedFiles>{
-                                 {"training.dataset_path", "text.txt", WantedKind::kData, false}}));
+  EXPECT_EQ(
+      resolved.wanted,
+      (std::vector<WantedFiles>{{"training.dataset_path", "text.txt", WantedKind::kData, false}}));
 }
 
 TEST(ResolveJob, WithItsFilesAFileBecomesARequest) {
@@ -95,7 +96,8 @@ TEST(ResolveJob, TheWorkingFolderComesAfterThatOfTheFile) {
 TEST(ResolveJob, WorkersReadInPlaceWhatOnlyItsHeadIsKnownOf) {
   JobFile file = File();
   file.listed = true;
-  file.files = {{"/home/them/text.txt", 1 << 20, "", "shared", "text.txt", "5a5a", "some text", ""}};
+  file.files = {
+      {"/home/them/text.txt", 1 << 20, "", "shared", "text.txt", "5a5a", "some text", ""}};
   const ResolvedFile resolved = Resolve(file);
   ASSERT_EQ(FirstError(resolved), "no error");
   const ir::FileRef& data = resolved.job->data.streams[0].files.at(0);
@@ -127,7 +129,8 @@ TEST(ResolveJob, FilesOfTheControllerAreNotReachable) {
   ASSERT_TRUE(WriteFileAtomic(dir->File("secret.txt"), std::string(5000, 'x')).ok());
   JobFile file = File();
   file.listed = true;
-  for (const std::string& path : {dir->File("secret.txt"), "../../../../../.." + dir->File("secret.txt")}) {
+  for (const std::string& path :
+       {dir->File("secret.txt"), "../../../../../.." + dir->File("secret.txt")}) {
     file.overrides = {"training.dataset_path=\"" + path + "\""};
     const ResolvedFile resolved = Resolve(file);
     ASSERT_EQ(resolved.errors.size(), 1u) << path;
@@ -147,11 +150,11 @@ TEST(ResolveJob, ContentsAreCheckedWhereTheyAreHere) {
 TEST(ResolveJob, ProgramsOfOnesOwnTakeTheRestFromTheFile) {
   JobFile file = File("[job]\nname = \"own\"\n[training]\nglobal_batch_size = 4\nseq_len = 1\n");
   ir::JobRequest own;
-  const auto loss = client::TrainedProgram(
-      {{"x", {ir::DType::kF32, {4, 2}}}, {"y", {ir::DType::kI32, {4}}}},
-      [](client::Builder& b, const client::Batch& in) {
-        return b.CrossEntropy(b.Linear(in.at("x"), "head", 3), in.at("y"));
-      });
+  const auto loss =
+      client::TrainedProgram({{"x", {ir::DType::kF32, {4, 2}}}, {"y", {ir::DType::kI32, {4}}}},
+                             [](client::Builder& b, const client::Batch& in) {
+                               return b.CrossEntropy(b.Linear(in.at("x"), "head", 3), in.at("y"));
+                             });
   ASSERT_TRUE(loss.has_value()) << loss.error();
   own.programs = {*loss};
   own.driver = {ir::DriverKind::kClient, "", 0, 7};
