@@ -9,7 +9,7 @@ import time
 import numpy as np
 from cluster import JOB, Cluster, with_keys
 
-from meshwright import Client, graph
+from meshwright import Client, checkpoints, graph
 
 MIB = 1 << 20
 ROUNDS = 9
@@ -69,16 +69,23 @@ def main() -> None:
         job = client.submit(big)
         job.wait(timeout=300)
         name = "transformer.wte.weight"
-        remote, local = job.checkpoint(), None
-        assert remote[name].nbytes == 100 * MIB
-        fetched("100 MiB of weights, fetched from the controller", lambda: job.weights()[name], 100 * MIB)
-        fetched("100 MiB of a checkpoint with the controller", lambda: remote[name], 100 * MIB)
-        folder = os.path.join(cluster.folder, "run", "state", "checkpoints")
-        if os.path.isdir(folder):
-            import meshwright
-
-            local = meshwright.checkpoints.open(os.path.join(folder, job.info().checkpoint_path))
-            fetched("100 MiB of a checkpoint of this machine", lambda: local[name], 100 * MIB)
+        here = job.checkpoint()
+        assert here[name].nbytes == 100 * MIB
+        sink = np.empty_like(here[name])
+        np.copyto(sink, here[name])
+        fetched(
+            "100 MiB of a checkpoint, on the controller's machine",
+            lambda: np.copyto(sink, job.checkpoint()[name]),
+            100 * MIB,
+        )
+        fetched(
+            "100 MiB of weights, on the controller's machine",
+            lambda: np.copyto(sink, job.weights()[name]),
+            100 * MIB,
+        )
+        channel = client._channel
+        away = checkpoints.Checkpoint(checkpoints._Remote(channel, job.id, here.step))
+        fetched("100 MiB of a checkpoint, over loopback", lambda: away[name], 100 * MIB)
 
         x = graph.Input("x", "f32", (64, 1 << 18))
         give = graph.program("give", [x], lambda g, x: {"y": g.neg(x)})

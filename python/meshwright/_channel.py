@@ -52,6 +52,12 @@ class Channel:
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 2000),
                 ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+                # Large pieces in few frames, read as they come.
+                ("grpc.http2.max_frame_size", 1 << 20),
+                ("grpc.http2.lookahead_bytes", 8 << 20),
+                ("grpc.experimental.tcp_read_chunk_size", 1 << 20),
+                ("grpc.experimental.tcp_min_read_chunk_size", 1 << 20),
+                ("grpc.experimental.tcp_max_read_chunk_size", 4 << 20),
                 # Many clients of one process are many connections, as they are in C++.
                 ("grpc.use_local_subchannel_pool", 1),
             ],

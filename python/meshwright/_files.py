@@ -85,6 +85,20 @@ def fetch(channel: Channel, blob: Any) -> "NDArray[Any]":
     return whole
 
 
+def is_here(channel: Channel, blob: Any, path: str) -> bool:
+    """Whether this machine has the file of a BlobRef at a path, as the controller's own machine
+    does: it has the size, and begins in the same way."""
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size != blob.size_bytes:
+                return False
+            request = pb.GetBlobRequest(sha256=blob.sha256)
+            first = next(bytes_of(channel, "Blob.Get", request, 2, channel.timeout))
+            return file.read(len(first)) == first
+    except OSError:
+        return False
+
+
 def bytes_of(
     channel: Channel, method: str, request: Any, number: int, timeout: float
 ) -> Iterator[memoryview]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -90,7 +91,8 @@ class JobInfo:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step came to. values: what the job's own programs report besides."""
+    """What a step came to. step: its number, from 0. values: what the job's own programs report
+    besides."""
 
     step: int
     loss: float
@@ -254,7 +256,7 @@ class Job:
             return steps
         for update in self.updates(self._channel.timeout):
             steps += [Step.of_wire(step) for step in update.steps]
-            if steps and steps[-1].step >= done:
+            if steps and steps[-1].step + 1 >= done:
                 break
         return steps
 
@@ -271,9 +273,10 @@ class Job:
         return checkpoint_of_job(self._channel, self.info(), step)
 
     def weights(self) -> "Tensors":
-        """The weights that it left at its end, fetched: arrays by the names of Hugging Face."""
+        """The weights that it left at its end: arrays by the names of Hugging Face. On the
+        controller's machine they are mapped, elsewhere fetched."""
         from . import safetensors
-        from ._files import fetch
+        from ._files import fetch, is_here
 
         blob = self._channel.unary("Job.Describe", self._request, pb.JobDescription).weights
         if not blob.sha256:
@@ -282,6 +285,9 @@ class Job:
                 f"job {self.id} has left no weights; it writes them when it succeeds, with "
                 "checkpoint.last_save = true",
             )
+        path = os.path.join(self.info().directory, "model.safetensors")
+        if is_here(self._channel, blob, path):
+            return safetensors.load(path)
         return safetensors.Tensors(f"the weights of job {self.id}", fetch(self._channel, blob))
 
     def attach(

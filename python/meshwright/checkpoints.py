@@ -219,13 +219,17 @@ def _folder_here(channel: Channel, info: "JobInfo") -> str:
     )
 
 
+def _with_controller(channel: Channel, info: "JobInfo") -> Any:
+    request = pb.ListCheckpointsRequest(job_id=info.id)
+    return channel.unary("Checkpoint.List", request, pb.ListCheckpointsReply)
+
+
 def steps_of_job(channel: Channel, info: "JobInfo") -> list[int]:
     """Steps of a job's checkpoints, newest first."""
     folder = _folder_here(channel, info)
     if folder:
         return steps(folder)
-    request = pb.ListCheckpointsRequest(job_id=info.id)
-    return list(channel.unary("Checkpoint.List", request, pb.ListCheckpointsReply).steps)
+    return list(_with_controller(channel, info).steps)
 
 
 def checkpoint_of_job(channel: Channel, info: "JobInfo", step: int | None) -> Checkpoint:
@@ -233,7 +237,19 @@ def checkpoint_of_job(channel: Channel, info: "JobInfo", step: int | None) -> Ch
     folder = _folder_here(channel, info)
     if folder:
         return open(folder, step)
-    there = steps_of_job(channel, info)
+    listed = _with_controller(channel, info)
+    there = list(listed.steps)
     if not there or (step is not None and step not in there):
         raise NotFound(Code.NOT_FOUND, f"job {info.id} has no such checkpoint; it has {there}")
-    return Checkpoint(_Remote(channel, info.id, there[0] if step is None else step))
+    chosen = there[0] if step is None else step
+    remote = _Remote(channel, info.id, chosen)
+    here = _Folder(os.path.join(listed.root, info.checkpoint_path, f"step-{chosen:08d}"))
+    return Checkpoint(here if _is_same(here, remote) else remote)
+
+
+def _is_same(here: _Folder, remote: _Remote) -> bool:
+    """Whether this machine is the controller's: a manifest has the digests of all its tensors."""
+    try:
+        return here.text("manifest.json") == remote.text("manifest.json")
+    except OSError:
+        return False

@@ -9,7 +9,10 @@ import unittest
 from cluster import JOB, Cluster, with_keys
 
 import meshwright
+from meshwright._files import fetch, is_here
 from meshwright import Client, Code, Event, JobState, StateChange, Step, graph
+from meshwright._files import fetch, is_here
+from meshwright._proto import meshwright_pb2 as pb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -81,7 +84,7 @@ class Jobs(unittest.TestCase):
         job = self.client.submit(JOB)
         news = list(job.follow(timeout=120))
         steps = [each for each in news if isinstance(each, Step)]
-        self.assertEqual([step.step for step in steps], list(range(1, 7)))
+        self.assertEqual([step.step for step in steps], list(range(6)))
         self.assertLess(steps[-1].loss, steps[0].loss)
         self.assertGreater(steps[0].tokens, 0)
         states = [each.state for each in news if isinstance(each, StateChange)]
@@ -227,11 +230,19 @@ class Jobs(unittest.TestCase):
         self.assertEqual(job.checkpoints(), [6, 3])
         weights = meshwright.safetensors.load(os.path.join(info.directory, "model.safetensors"))
         checkpoint = job.checkpoint(6)
-        fetched = job.weights()
+        self.assertEqual(job.weights().path, weights.path)  # this machine is the controller's
+        remote = meshwright.checkpoints.Checkpoint(
+            meshwright.checkpoints._Remote(self.client._channel, job.id, 6)
+        )
+        blob = self.client._channel.unary("Job.Describe", job._request, pb.JobDescription).weights
+        fetched = meshwright.safetensors.Tensors("fetched", fetch(self.client._channel, blob))
         self.assertEqual(sorted(fetched), sorted(weights))
         for name in checkpoint.weights():
-            self.assertTrue((checkpoint[name] == weights[name]).all(), name)
-            self.assertTrue((fetched[name] == weights[name]).all(), name)
+            for each in (checkpoint, remote, fetched):
+                self.assertTrue((each[name] == weights[name]).all(), name)
+        with open("other", "wb") as other:
+            other.write(bytes(blob.size_bytes))
+        self.assertFalse(is_here(self.client._channel, blob, "other"))
 
     def test_errors_say_what_to_do(self) -> None:
         with self.assertRaises(meshwright.NotFound):
@@ -282,7 +293,7 @@ class AcrossARestart(unittest.TestCase):
                     steps.append(news.step)
                     if news.step == 5:
                         cluster.kill_controller()
-            self.assertEqual(steps, list(range(1, 401)))
+            self.assertEqual(steps, list(range(400)))
             client.close()
         finally:
             os.chdir(before)
