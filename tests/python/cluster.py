@@ -37,6 +37,7 @@ class Cluster:
         self.data = os.path.join(self.folder, "data")
         os.mkdir(self.data)
         pathlib.Path(self.data, "text.txt").write_text(TEXT)
+        self._kept = keep
         self._dir = ["--dir", os.path.join(self.folder, "run")]
         try:
             out = self.command(
@@ -60,7 +61,10 @@ class Cluster:
     def controller(self) -> int:
         """The process id of the controller."""
         lines = pathlib.Path(self.folder, "run", "cluster.txt").read_text().splitlines()
-        return next(int(line.split()[2]) for line in lines if line.startswith("process controller "))
+        pid = next(int(line.split()[2]) for line in lines if line.startswith("process controller "))
+        # What is kept is the child of its keeper.
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(children[0]) if self._kept else pid
 
     def kill_controller(self) -> None:
         """As a crash does."""
