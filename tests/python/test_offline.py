@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -54,6 +55,23 @@ class Package(unittest.TestCase):
                 for member, value in members.items():
                     if callable(value) and not member.startswith("_"):
                         self.assertTrue(value.__doc__, f"{name}.{member}")
+
+    def test_it_is_installed_by_pip_alone(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "source")
+            shutil.copytree(ROOT / "python", source)
+            done = subprocess.run(
+                [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
+                 "--no-build-isolation", "--disable-pip-version-check",
+                 "--target", os.path.join(folder, "installed"), source],
+                capture_output=True, text=True, timeout=120, env={**os.environ, "PATH": "/nowhere"},
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            kept = {path.name for path in (ROOT / "python" / "meshwright").rglob("*.py*")}
+            installed = pathlib.Path(folder, "installed", "meshwright")
+            there = {path.name for path in installed.rglob("*") if path.suffix != ".pyc"}
+            kept = {name for name in kept if not name.endswith(".pyc")}
+            self.assertEqual(kept | {"py.typed"}, there & (kept | {"py.typed"}))
 
     def test_the_package_needs_three_others(self) -> None:
         text = (ROOT / "python" / "pyproject.toml").read_text()

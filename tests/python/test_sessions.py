@@ -37,11 +37,14 @@ def rows(step: int) -> dict[str, np.ndarray]:
 class Sessions(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.cluster = Cluster(2, "--worker-binary", ACTOR_WORKER)
+        cls.cluster = Cluster(3, "--worker-binary", ACTOR_WORKER)
         cls.client = Client(cls.cluster.address)
+
+        cls.shared = cls.client.open(iris())
 
     @classmethod
     def tearDownClass(cls) -> None:
+        cls.shared.close()
         cls.client.close()
         cls.cluster.stop()
 
@@ -70,23 +73,23 @@ class Sessions(unittest.TestCase):
         np.testing.assert_allclose(losses[1], losses[2], rtol=1e-5)
 
     def test_many_calls_are_under_way_at_once(self) -> None:
-        with self.client.open(iris()) as session:
-            futures = [session.call("step", rows(step)) for step in range(20)]
-            steps = [future.result(60).step for future in futures]
-            self.assertEqual(steps, sorted(steps))
+        session = self.shared
+        futures = [session.call("step", rows(step)) for step in range(20)]
+        steps = [future.result(60).step for future in futures]
+        self.assertEqual(steps, sorted(steps))
 
     def test_the_state_is_read_and_written(self) -> None:
-        with self.client.open(iris()) as session:
-            session.run("step", rows(0))
-            state = session.read_state()
-            self.assertEqual(state["up.weight"].shape, (4, 16))
-            moments = session.read_state(["opt.m/up.weight"])
-            self.assertEqual(moments["opt.m/up.weight"].shape, (4, 16))
-            session.write_state({"head.weight": np.zeros((16, 3), np.float32)})
-            answer = session.run("predict", {"x": rows(0)["x"]})
-            bias = session.read_state(["head.bias"])["head.bias"]
-            expected = np.broadcast_to(bias, (32, 3))
-            np.testing.assert_allclose(answer.tensors["logits"], expected, atol=1e-6)
+        session = self.shared
+        session.run("step", rows(0))
+        state = session.read_state()
+        self.assertEqual(state["up.weight"].shape, (4, 16))
+        moments = session.read_state(["opt.m/up.weight"])
+        self.assertEqual(moments["opt.m/up.weight"].shape, (4, 16))
+        session.write_state({"head.weight": np.zeros((16, 3), np.float32)})
+        answer = session.run("predict", {"x": rows(0)["x"]})
+        bias = session.read_state(["head.bias"])["head.bias"]
+        expected = np.broadcast_to(bias, (32, 3))
+        np.testing.assert_allclose(answer.tensors["logits"], expected, atol=1e-6)
 
     def test_what_is_larger_than_a_message_travels_in_pieces(self) -> None:
         big = [graph.Input("x", "f32", (1024, 4096))]
@@ -100,21 +103,21 @@ class Sessions(unittest.TestCase):
             self.assertEqual(again.tensors, {})
 
     def test_more_than_a_call_takes_is_refused_here(self) -> None:
-        with self.client.open(iris()) as session:
-            with self.assertRaises(meshwright.Error) as caught:
-                session.write_state({"up.weight": np.zeros((64 << 20) // 4 + 1, np.float32)})
-            self.assertEqual(caught.exception.code, Code.RESOURCE_EXHAUSTED)
+        session = self.shared
+        with self.assertRaises(meshwright.Error) as caught:
+            session.write_state({"up.weight": np.zeros((64 << 20) // 4 + 1, np.float32)})
+        self.assertEqual(caught.exception.code, Code.RESOURCE_EXHAUSTED)
 
     def test_what_is_wrong_with_a_call_is_its_answer(self) -> None:
-        with self.client.open(iris()) as session:
-            with self.assertRaises(meshwright.NotFound):
-                session.run("nothing", {})
-            with self.assertRaises(meshwright.InvalidArgument) as caught:
-                session.run("predict", {"x": np.zeros((3, 4), np.float32)})
-            self.assertIn("[32, 4]", str(caught.exception))
-            with self.assertRaises(meshwright.Error):
-                session.run("predict", {})
-            session.run("step", rows(0))  # it goes on
+        session = self.shared
+        with self.assertRaises(meshwright.NotFound):
+            session.run("nothing", {})
+        with self.assertRaises(meshwright.InvalidArgument) as caught:
+            session.run("predict", {"x": np.zeros((3, 4), np.float32)})
+        self.assertIn("[32, 4]", str(caught.exception))
+        with self.assertRaises(meshwright.Error):
+            session.run("predict", {})
+        session.run("step", rows(0))  # it goes on
 
     def test_another_client_attaches_to_a_job(self) -> None:
         with self.client.open(iris()) as session:
@@ -140,19 +143,28 @@ class Sessions(unittest.TestCase):
             self.assertAlmostEqual(answer.values["sum"], float(hidden.sum()), places=3)
 
     def test_actors_are_spawned_asked_and_watched(self) -> None:
-        with self.client.open(iris()) as session:
-            counter = session.actors.spawn("counter")
-            answers = [session.actors.ask(counter, b"next") for _ in range(3)]
-            self.assertEqual([answer.result(30) for answer in answers], [b"1", b"2", b"3"])
-            session.actors.tell(counter, b"next").result(30)
-            self.assertEqual(session.actors.ask(counter, b"next").result(30), b"5")
-            news = session.actors.watch(counter)
-            session.actors.stop(counter)
-            self.assertIs(news.result(30).fate, ActorFate.STOPPED)
-            with self.assertRaises(meshwright.NotFound):
-                session.actors.ask(counter, b"next").result(30)
-            with self.assertRaises(meshwright.NotFound):
-                session.actors.spawn("no such type")
+        session = self.shared
+        actors = session.actors
+        adder = actors.spawn("adder", b"10")
+        answers = [actors.ask(adder, str(n).encode()) for n in (1, 2, 3)]
+        self.assertEqual([answer.result(30) for answer in answers], [b"11", b"13", b"16"])
+        actors.tell(adder, b"4").result(30)
+        self.assertEqual(actors.ask(adder, b"0").result(30), b"20")
+        echo = actors.spawn("echo", worker=adder.worker)
+        kept = actors.ask(echo, b"keep", timeout=0.2)
+        self.assertIsInstance(kept.exception(30), meshwright.DeadlineExceeded)
+        news = actors.watch(echo)
+        failed = actors.ask(echo, b"fail").exception(30)
+        self.assertEqual(failed.code, Code.ABORTED)
+        self.assertIs(news.result(30).fate, ActorFate.RESTARTED)
+        self.assertIsInstance(actors.ask(echo, b"x").exception(30), meshwright.NotFound)
+        again = news.result().next
+        self.assertEqual(actors.ask(again, b"x").result(30), b"x")
+        stopped = actors.watch(again)
+        actors.stop(again)
+        self.assertIs(stopped.result(30).fate, ActorFate.STOPPED)
+        with self.assertRaises(meshwright.NotFound):
+            actors.spawn("no such type")
 
     def test_a_job_that_trains_is_asked_between_its_steps(self) -> None:
         before = os.getcwd()
