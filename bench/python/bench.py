@@ -26,12 +26,10 @@ def timed(call) -> float:
     return time.perf_counter() - began
 
 
-def import_seconds() -> float:
-    code = (
-        "import time; t = time.perf_counter(); from meshwright import Client;"
-        "print(time.perf_counter() - t)"
-    )
-    return float(subprocess.check_output([sys.executable, "-c", code]))
+def seconds_of(code: str) -> float:
+    """In a Python of its own."""
+    timed_code = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+    return float(subprocess.check_output([sys.executable, "-c", timed_code]))
 
 
 def memcpy_seconds(size: int) -> float:
@@ -50,8 +48,9 @@ def fetched(what: str, call, size: int) -> None:
 
 
 def main() -> None:
-    seconds = median(import_seconds)
-    line("from meshwright import Client", f"{1e3 * seconds:.0f} ms", "< 150 ms", seconds < 0.15)
+    for code in ("from meshwright import Client", "from meshwright import Client; Client()"):
+        seconds = median(lambda: seconds_of(code))
+        line(code, f"{1e3 * seconds:.0f} ms", "< 150 ms", seconds < 0.15)
     cluster = Cluster(1)
     try:
         os.chdir(cluster.data)

@@ -1,12 +1,13 @@
-"""The connection to the controller: address, token, deadlines, and errors for people."""
+"""The connection to the controller: address, token, deadlines, and errors for people.
+
+gRPC is loaded when the first connection is made: it takes as long as everything else together.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
-
-import grpc
 
 from ._errors import Code, Error, make_error
 
@@ -38,9 +39,12 @@ class Channel:
     """One connection; thread-safe. Every call has a deadline, in seconds."""
 
     def __init__(self, address: str | None, token: str | None, timeout: float) -> None:
+        import grpc
+
         self.address = address or os.environ.get("MESHWRIGHT_ADDRESS") or DEFAULT_ADDRESS
         secret = token if token is not None else os.environ.get("MESHWRIGHT_TOKEN", "")
         self.timeout = timeout
+        self._rpc_error = grpc.RpcError
         self._metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
         keepalive_ms = 10_000
         self.grpc = grpc.insecure_channel(
@@ -83,7 +87,7 @@ class Channel:
         try:
             answer: Reply = call(request, timeout=given, metadata=self._metadata)
             return answer
-        except grpc.RpcError as error:
+        except self._rpc_error as error:
             raise self.explain(error, given) from None
 
     def stream(
@@ -101,7 +105,7 @@ class Channel:
         )(request, timeout=timeout, metadata=self._metadata)
         try:
             yield from call
-        except grpc.RpcError as error:
+        except self._rpc_error as error:
             raise self.explain(error, timeout or 0) from None
         finally:
             call.cancel()
@@ -118,7 +122,7 @@ class Channel:
         try:
             answer: Reply = call(iter(requests), timeout=timeout, metadata=self._metadata)
             return answer
-        except grpc.RpcError as error:
+        except self._rpc_error as error:
             raise self.explain(error, timeout) from None
 
     def converse(self, method: str, requests: Iterator[bytes]) -> Any:

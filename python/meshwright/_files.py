@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _UPLOAD_SECONDS = 60.0
 _UPLOAD_BYTES_PER_SECOND = 20e6
 _HEAD_BYTES = 1 << 16
+_TAIL_BYTES = 1 << 16
 _SAMPLE_BYTES = 4096
 _SAMPLES = 64
 
@@ -87,14 +88,16 @@ def fetch(channel: Channel, blob: Any) -> "NDArray[Any]":
 
 def is_here(channel: Channel, blob: Any, path: str) -> bool:
     """Whether this machine has the file of a BlobRef at a path, as the controller's own machine
-    does: it has the size, and begins in the same way."""
+    does: it has the size, and ends in the same way."""
+    begin = max(0, blob.size_bytes - _TAIL_BYTES)
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size != blob.size_bytes:
                 return False
-            request = pb.GetBlobRequest(sha256=blob.sha256)
-            first = next(bytes_of(channel, "Blob.Get", request, 2, channel.timeout))
-            return file.read(len(first)) == first
+            file.seek(begin)
+            request = pb.GetBlobRequest(sha256=blob.sha256, offset=begin)
+            tail = b"".join(bytes_of(channel, "Blob.Get", request, 2, channel.timeout))
+            return file.read() == tail
     except OSError:
         return False
 

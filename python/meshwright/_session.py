@@ -11,8 +11,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from ._actors import ActorAsks, Actors
 from ._ask_table import Ask, AskTable
 from ._channel import CHUNK_BYTES, Channel
@@ -74,6 +72,8 @@ class _Stream:
 
     def taken(self) -> bool:
         """Whether the controller had this connection, once its headers have come."""
+        import grpc
+
         try:
             headers = self.call.initial_metadata() or ()
         except grpc.RpcError:
@@ -151,8 +151,8 @@ class Session:
         from ._tensors import encode
 
         message = pb.CallProgram(program=program, fetch=fetch, step=step)
-        tensors = encode(inputs or {}, self._types.get(program, {}), 3)
-        return self._ask(_CALL, message, tensors)
+        tensors, size = encode(inputs or {}, self._types.get(program, {}), 3)
+        return self._ask(_CALL, message, tensors, size)
 
     def run(
         self,
@@ -176,7 +176,7 @@ class Session:
         """Replaces tensors of the state, where the job's driver is "client"."""
         from ._tensors import encode
 
-        future = self._ask(_WRITE, pb.WriteState(), encode(tensors, {}, 2))
+        future = self._ask(_WRITE, pb.WriteState(), *encode(tensors, {}, 2))
         self._await(future, "writing the state")
 
     def close(self, end_job: bool = False) -> None:
@@ -251,8 +251,9 @@ class Session:
     def _may_ask(self) -> bool:
         return self._opened is not None and len(self._table) < max(1, self._opened.credits)
 
-    def _ask(self, field: int, message: Any, tensors: list[Buffer]) -> "Future[Any]":
-        size = size_of(tensors)
+    def _ask(
+        self, field: int, message: Any, tensors: list[Buffer], size: int = 0
+    ) -> "Future[Any]":
         if size > MAX_TENSOR_BYTES:
             raise make_error(
                 Code.RESOURCE_EXHAUSTED,
@@ -358,6 +359,8 @@ class Session:
 
     def _read(self, stream: _Stream) -> tuple[bool, bool, Error]:
         """Until the connection ends: whether it was taken, whether the session is over, and why."""
+        import grpc
+
         joiner = FrameJoiner(MAX_TENSOR_BYTES + (1 << 20))
         taken = stream.taken()
         final = False

@@ -92,9 +92,11 @@ def to_bytes(
 
 def encode(
     tensors: Mapping[str, "ArrayLike"], types: Mapping[str, Any], number: int
-) -> list[Buffer]:
-    """The tensors as a repeated field of NamedTensors. types: what is known of them, by name."""
+) -> tuple[list[Buffer], int]:
+    """The tensors as a repeated field of NamedTensors, and how many bytes of data they have. types:
+    what is known of them, by name."""
     parts: list[Buffer] = []
+    size = 0
     for name, value in tensors.items():
         known = types.get(name)
         dtype, dims, data = to_bytes(
@@ -102,7 +104,8 @@ def encode(
         )
         head = pb.NamedTensor(name=name, dtype=dtype, dims=dims).SerializeToString()
         parts += field_of(number, [head, *field_of(4, [data])])
-    return parts
+        size += len(data)
+    return parts, size
 
 
 def assemble(tiles: list[memoryview]) -> "dict[str, NDArray[Any]]":

@@ -132,7 +132,8 @@ class Wire(unittest.TestCase):
 class Tensors(unittest.TestCase):
     def named(self, value: object, dtype: str | None = None) -> pb.NamedTensor:
         known = meshwright.TensorType(dtype, np.shape(value)) if dtype else None
-        parts = _tensors.encode({"x": value}, {"x": known} if known else {}, 3)
+        parts, size = _tensors.encode({"x": value}, {"x": known} if known else {}, 3)
+        self.assertEqual(size, len(parts[-1]))
         return pb.CallProgram.FromString(b"".join(parts)).inputs[0]
 
     def test_every_type_goes_there_and_back(self) -> None:
