@@ -20,6 +20,7 @@
 #include "cli/daemon.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
+#include "cli/resolve_job.h"
 #include "controller/server.h"
 #include "web/mount.h"
 
@@ -106,6 +107,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
   options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;
   options.plan_cache = OpenPlanCache(args.plan_cache);
+  options.resolve = ResolveJob;
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   MW_ASSIGN_OR_RETURN(options.scrape_token,
                       TokenIn("--scrape-token-file", args.page.scrape_token_file));

@@ -15,6 +15,7 @@
 #include "data/describe.h"
 #include "data/paths.h"
 #include "formats/adapters.h"
+#include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"
 
 namespace meshwright::cli {
@@ -192,6 +193,19 @@ Result<WeightsFile> WeightsFile::Open(const config::StartingWeights& weights) {
   const bool full = merged.code() == StatusCode::kResourceExhausted;
   return Fail(Status(merged.code(),
                      merged.message() + (full ? "; $TMPDIR names a folder with more room" : "")));
+}
+
+Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
+                            const ir::Graph& loss) {
+  if (weights.path().empty()) return OkStatus();
+  const auto file = formats::SafetensorsFile::Open(weights.path());
+  const Status status = file ? formats::CheckWeights(**file, loss) : file.error();
+  if (status.ok()) return status;
+  const bool of_folder = files.weights.key.starts_with("model.hf_path");
+  return Status(status.code(), status.message() + (of_folder ? "; or draw weights anew with "
+                                                               "model.from_scratch = true"
+                                                             : ""))
+      .WithContext(files.weights.key);
 }
 
 }  // namespace meshwright::cli

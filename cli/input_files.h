@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "config/starting_weights.h"
 #include "ir/data_spec.h"
+#include "ir/graph.h"
 
 namespace meshwright::cli {
 
@@ -42,5 +43,10 @@ class WeightsFile {
   std::string path_;
   std::optional<TempDir> merged_;
 };
+
+// Weights that do not fit the model are refused before a cluster is asked. Errors: kInvalidArgument
+// naming the key and the tensor.
+Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
+                            const ir::Graph& loss);
 
 }  // namespace meshwright::cli

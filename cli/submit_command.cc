@@ -17,7 +17,6 @@
 #include "client/data_files.h"
 #include "config/job_config.h"
 #include "data/roots.h"
-#include "formats/safetensors.h"
 #include "ir/schema.h"
 
 namespace meshwright::cli {
@@ -30,20 +29,6 @@ double FlopsPerStep(const ir::Graph& loss) {
   double flops = 0;
   for (const ir::Node& node : loss.nodes) flops += ir::CostOf(loss, node).flops;
   return 3 * flops;
-}
-
-// Weights that do not fit the model are refused before a cluster is asked.
-Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
-                            const ir::Graph& loss) {
-  if (weights.path().empty()) return OkStatus();
-  const auto file = formats::SafetensorsFile::Open(weights.path());
-  const Status status = file ? formats::CheckWeights(**file, loss) : file.error();
-  if (status.ok()) return status;
-  const bool of_folder = files.weights.key.starts_with("model.hf_path");
-  return Status(status.code(), status.message() + (of_folder ? "; or draw weights anew with "
-                                                               "model.from_scratch = true"
-                                                             : ""))
-      .WithContext(files.weights.key);
 }
 
 void PrintEach(const std::vector<std::string>& notes) {

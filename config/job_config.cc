@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "config/config_errors.h"
 #include "config/config_keys.h"
 #include "config/foreign_keys.h"
 #include "config/key_ranges.h"
@@ -213,31 +214,48 @@ Result<toml::value<std::string>> PinText(const toml::table& pins, const std::str
   return toml::value<std::string>(Join(texts, "; "));
 }
 
-Status ApplyTable(JobConfig& config, const toml::table& root, const std::string& file) {
+Status ApplyPins(JobConfig& config, const toml::table& pins, const std::string& file) {
+  MW_ASSIGN_OR_RETURN(const auto text, PinText(pins, file));
+  return SetKey(config, *FindKey("parallelism", "sharding_pins"), text,
+                Position(file, pins.source()));
+}
+
+void ApplySection(JobConfig& config, std::string_view section, const toml::table& table,
+                  const std::string& file, ConfigErrors& errors) {
+  for (const auto& [name, value] : table) {
+    const std::string full = fmt::format("{}.{}", section, name.str());
+    const std::string where = Position(file, value.source());
+    if (IsPinTable(section, name.str(), value)) {
+      errors.Add(ApplyPins(config, *value.as_table(), file), full, where);
+      continue;
+    }
+    const ConfigKey* key = FindKey(section, name.str());
+    if (key == nullptr) {
+      const std::string at = Position(file, name.source());
+      errors.Add(UnknownKey(at, section, name.str()), full, at);
+    } else {
+      errors.Add(SetKey(config, *key, value, where), full, where);
+    }
+  }
+}
+
+void ApplyTable(JobConfig& config, const toml::table& root, const std::string& file,
+                ConfigErrors& errors) {
   for (const auto& [section, node] : root) {
     const std::string where = Position(file, section.source());
     const toml::table* table = node.as_table();
     if (table == nullptr) {
       std::string hint = ForeignKeyHint("", section.str());
       if (hint.empty()) hint = OwnSection(section.str());
-      return InvalidArgument(
-          fmt::format("{}: '{}' is outside of a section{}", where, section.str(), hint));
-    }
-    if (KeyNames(section.str()).empty()) return UnknownKey(where, section.str(), "");
-    for (const auto& [name, value] : *table) {
-      if (IsPinTable(section.str(), name.str(), value)) {
-        MW_ASSIGN_OR_RETURN(const auto pins, PinText(*value.as_table(), file));
-        MW_TRY(SetKey(config, *FindKey("parallelism", "sharding_pins"), pins,
-                      Position(file, value.source())));
-        continue;
-      }
-      const ConfigKey* key = FindKey(section.str(), name.str());
-      if (key == nullptr)
-        return UnknownKey(Position(file, name.source()), section.str(), name.str());
-      MW_TRY(SetKey(config, *key, value, Position(file, value.source())));
+      errors.Add(InvalidArgument(
+                     fmt::format("{}: '{}' is outside of a section{}", where, section.str(), hint)),
+                 std::string(section.str()), where);
+    } else if (KeyNames(section.str()).empty()) {
+      errors.Add(UnknownKey(where, section.str(), ""), std::string(section.str()), where);
+    } else {
+      ApplySection(config, section.str(), *table, file, errors);
     }
   }
-  return OkStatus();
 }
 
 // Sets one key from text in TOML syntax; what is no TOML value counts as a bare word.
@@ -250,18 +268,21 @@ Status ApplyText(JobConfig& config, const ConfigKey& key, const std::string& tex
   return SetKey(config, key, word, where);
 }
 
-Status ApplyOverride(JobConfig& config, const std::string& text) {
+void ApplyOverride(JobConfig& config, const std::string& text, ConfigErrors& errors) {
   const std::string where = "--set " + text;
   const size_t equals = text.find('=');
   const size_t dot = text.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-    return InvalidArgument(where + ": write section.key=value, for example training.steps=100");
+    errors.Add(InvalidArgument(where + ": write section.key=value, for example training.steps=100"),
+               "", where);
+    return;
   }
   const std::string section = text.substr(0, dot);
   const std::string name = text.substr(dot + 1, equals - dot - 1);
   const ConfigKey* key = FindKey(section, name);
-  if (key == nullptr) return UnknownKey(where, section, name);
-  return ApplyText(config, *key, text.substr(equals + 1), where);
+  errors.Add(key == nullptr ? UnknownKey(where, section, name)
+                            : ApplyText(config, *key, text.substr(equals + 1), where),
+             text.substr(0, equals), where);
 }
 
 bool IsOpen(const ConfigKey& key, const JobConfig& config) {
@@ -327,37 +348,52 @@ std::string EnvironmentName(const ConfigKey& key) {
   return name;
 }
 
-Status ApplyEnvironment(JobConfig& config, const ConfigSource& source) {
+void ApplyEnvironment(JobConfig& config, const ConfigSource& source, ConfigErrors& errors) {
   std::vector<std::string> known;
   for (const ConfigKey& key : ConfigKeys()) {
     known.push_back(EnvironmentName(key));
+    const std::string where = "environment " + known.back();
     const auto value = source.environment(known.back());
-    if (value) MW_TRY(ApplyText(config, key, *value, "environment " + known.back()));
+    if (!value) continue;
+    errors.Add(ApplyText(config, key, *value, where), fmt::format("{}.{}", key.section, key.name),
+               where);
   }
   for (const std::string& name : source.environment_names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return InvalidArgument(
-        fmt::format("environment {}: there is no such key{}; write MESHWRIGHT__SECTION__KEY with a "
-                    "key of docs/config.md, or unset it",
-                    name, DidYouMean(name, known)));
+    const std::string where = "environment " + name;
+    errors.Add(InvalidArgument(fmt::format("{}: there is no such key{}; write "
+                                           "MESHWRIGHT__SECTION__KEY with a key of "
+                                           "docs/config.md, or unset it",
+                                           where, DidYouMean(name, known))),
+               "", where);
   }
-  return OkStatus();
 }
 
 }  // namespace
 
-Result<JobConfig> ParseJobConfig(const ConfigSource& source) {
+JobConfig ParseJobConfig(const ConfigSource& source, ConfigErrors& errors) {
   JobConfig config;
   const toml::parse_result parsed = toml::parse(source.text, source.file);
   if (!parsed.succeeded()) {
-    return Fail(InvalidArgument(fmt::format(
-        "{}: {}", Position(source.file, parsed.error().source()), parsed.error().description())));
+    const std::string where = Position(source.file, parsed.error().source());
+    errors.Add(InvalidArgument(fmt::format("{}: {}", where, parsed.error().description())), "",
+               where);
+    return config;
   }
-  MW_TRY(ApplyTable(config, parsed.table(), source.file));
-  MW_TRY(ApplyEnvironment(config, source));
-  for (const std::string& text : source.overrides) MW_TRY(ApplyOverride(config, text));
-  if (!source.decisions.empty()) MW_TRY(ApplyDecisions(config, source));
-  MW_TRY(ResolveConfig(config, source.file));
+  ApplyTable(config, parsed.table(), source.file, errors);
+  ApplyEnvironment(config, source, errors);
+  for (const std::string& text : source.overrides) ApplyOverride(config, text, errors);
+  // What follows from values is not known where one of them is wrong.
+  if (!errors.empty()) return config;
+  if (!source.decisions.empty()) errors.Add(ApplyDecisions(config, source), config);
+  for (const Status& status : ResolveConfig(config, source.file)) errors.Add(status, config);
+  return config;
+}
+
+Result<JobConfig> ParseJobConfig(const ConfigSource& source) {
+  ConfigErrors errors;
+  JobConfig config = ParseJobConfig(source, errors);
+  MW_TRY(errors.first());
   return config;
 }
 

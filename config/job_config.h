@@ -28,6 +28,8 @@
 
 namespace meshwright::config {
 
+class ConfigErrors;
+
 struct JobConfig {
   std::string name = "job";
   std::string description;
@@ -91,6 +93,9 @@ struct ConfigSource {
 // Errors: kInvalidArgument "job.toml:14:1: unknown key ... (did you mean 'x'?)" or naming key,
 // wanted type and value; or naming both places where decisions contradict what the job pins.
 Result<JobConfig> ParseJobConfig(const ConfigSource& source);
+// The same with all errors, of which that is the first (config/config_errors.h). The configuration
+// counts only where there is none.
+JobConfig ParseJobConfig(const ConfigSource& source, ConfigErrors& errors);
 // Reads the file and that of the decisions, if any, then as above. Errors: kNotFound naming the
 // path.
 Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string> overrides,
@@ -111,6 +116,9 @@ Status AtKey(const Status& status, const JobConfig& config);
 // Builds the model and its loss graph; checks everything that needs no cluster.
 // Errors: kInvalidArgument, kNotFound (hf_path).
 Result<PreparedJob> PrepareJob(const JobConfig& config);
+// A job with the programs and the driver of `own`, in the place of a model and its data; everything
+// else is as the file says. Errors: kInvalidArgument naming the key or the program.
+Result<ir::JobRequest> PrepareJob(const JobConfig& config, const ir::JobRequest& own);
 
 // JSON Schema (draft 2020-12) of a job file, for editors.
 std::string ConfigSchemaJson();

@@ -154,9 +154,10 @@ Status AtKey(const Status& status, const JobConfig& config) {
   return origin == config.origins.end() ? called : called.WithContext(origin->second);
 }
 
-Result<PreparedJob> PrepareJob(const JobConfig& config) {
-  PreparedJob prepared;
-  MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
+namespace {
+
+// Everything but programs.
+client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
   builder.Train(config.train)
       .Optimizer(config.optimizer)
@@ -168,6 +169,27 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       .FaultTolerance(Tolerance(config))
       .Queue(config.queue)
       .ConfigText(FormatJobConfig(config));
+  return builder;
+}
+
+}  // namespace
+
+Result<ir::JobRequest> PrepareJob(const JobConfig& config, const ir::JobRequest& own) {
+  client::JobBuilder builder = BuilderOf(config);
+  for (const ir::JobProgram& program : own.programs) builder.Program(program);
+  builder.Driver(own.driver);
+  if (own.driver.kind == ir::DriverKind::kClient) builder.SaveWeights(false);
+  auto request = builder.Build();
+  if (!request) return Fail(AtKey(request.error(), config));
+  const Status checked = search::CheckJob(*request);
+  if (!checked.ok()) return Fail(AtKey(checked, config));
+  return request;
+}
+
+Result<PreparedJob> PrepareJob(const JobConfig& config) {
+  PreparedJob prepared;
+  MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
+  client::JobBuilder builder = BuilderOf(config);
   // What is trained can be asked: `meshwright predict`.
   const ir::DType dtype =
       DTypeOf(config.dtype) == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;

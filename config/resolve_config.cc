@@ -186,13 +186,17 @@ void NoteUnused(JobConfig& config) {
 
 }  // namespace
 
-Status ResolveConfig(JobConfig& config, const std::string& file) {
-  MW_TRY(CheckName(config, file));
-  MW_TRY(ResolveBatch(config, file));
-  MW_TRY(ResolveAccumulation(config, file));
-  MW_TRY(ResolveSchedule(config, file));
+std::vector<Status> ResolveConfig(JobConfig& config, const std::string& file) {
+  std::vector<Status> errors;
+  const auto add = [&errors](const Status& status) {
+    if (!status.ok()) errors.push_back(status);
+  };
+  add(CheckName(config, file));
+  add(ResolveBatch(config, file));
+  add(ResolveAccumulation(config, file));
+  add(ResolveSchedule(config, file));
   NoteUnused(config);
-  return OkStatus();
+  return errors;
 }
 
 }  // namespace meshwright::config

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "config/job_config.h"
@@ -9,8 +10,8 @@
 namespace meshwright::config {
 
 // Replaces what is "auto" or 0 for "as another key says" by its value, except for what the planner
-// decides; adds a note for every value that has no effect. `file` is for messages. Errors:
-// kInvalidArgument naming the keys that contradict each other.
-Status ResolveConfig(JobConfig& config, const std::string& file);
+// decides; adds a note for every value that has no effect. `file` is for messages. The errors, all
+// of them: kInvalidArgument naming the keys that contradict each other.
+std::vector<Status> ResolveConfig(JobConfig& config, const std::string& file);
 
 }  // namespace meshwright::config

@@ -102,10 +102,11 @@ class ServerImpl final : public ServerWithCounters {
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
     MW_ASSIGN_OR_RETURN(
-        rpc_, RpcServer::Start(
-                  options.bind, options.port,
-                  RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(), options.token,
-                           options.limits, LocalSocketIn(options.state_dir), checkpoints_.get()}));
+        rpc_,
+        RpcServer::Start(options.bind, options.port,
+                         RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
+                                  options.token, options.limits, LocalSocketIn(options.state_dir),
+                                  checkpoints_.get(), options.resolve}));
     MW_TRY(StartMetrics(options));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),

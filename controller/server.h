@@ -15,6 +15,7 @@
 #include "controller/limits.h"
 #include "controller/planning.h"
 #include "controller/site.h"
+#include "proto/job_file.h"
 
 namespace meshwright::search {
 class PlanCache;
@@ -44,6 +45,7 @@ struct ServerOptions {
   SiteMaker make_site;       // null: metrics and health are all that is served
   int http_threads = 16;     // callers of the HTTP server at once, streams of the site among them
   PlanListener on_plan;      // null: nobody draws plans
+  proto::ResolveFile resolve;  // of job files that clients send as they are; null: none is taken
 };
 
 class Server {

@@ -12,6 +12,7 @@
 #include "controller/grpc/acceptor.h"
 #include "controller/grpc/blob_service.h"
 #include "controller/grpc/checkpoint_service.h"
+#include "controller/grpc/job_file_service.h"
 #include "controller/grpc/job_service.h"
 #include "controller/grpc/worker_service.h"
 
@@ -40,7 +41,8 @@ class GrpcServer final : public RpcServer {
         log_(Calls(parts)),
         admin_(Calls(parts)),
         blob_(Calls(parts), parts.weights),
-        checkpoint_(Calls(parts), parts.checkpoints) {}
+        checkpoint_(Calls(parts), parts.checkpoints),
+        job_file_(Calls(parts), parts.resolve) {}
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
@@ -58,6 +60,7 @@ class GrpcServer final : public RpcServer {
     builder.RegisterService(&admin_);
     builder.RegisterService(&blob_);
     builder.RegisterService(&checkpoint_);
+    builder.RegisterService(&job_file_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return Internal("gRPC did not start its server; see stderr");
     for (const auto& listening : acceptors_) {
@@ -126,6 +129,7 @@ class GrpcServer final : public RpcServer {
   AdminServiceImpl admin_;
   BlobServiceImpl blob_;
   CheckpointServiceImpl checkpoint_;
+  JobFileServiceImpl job_file_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // of the port, then of the path
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;

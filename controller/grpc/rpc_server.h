@@ -16,6 +16,7 @@
 #include "controller/limits.h"
 #include "controller/metrics.h"
 #include "controller/weights_sink.h"
+#include "proto/job_file.h"
 
 namespace meshwright::controller {
 
@@ -30,6 +31,7 @@ struct RpcParts {
   // the file system, for its owner only. Empty: nowhere.
   std::string local_path;
   CheckpointStore* checkpoints = nullptr;
+  proto::ResolveFile resolve;  // null: job files are refused
 };
 
 class RpcServer {
