@@ -15,7 +15,7 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 constexpr double kMaxSize = 1 << 28;  // of a model's dims
 constexpr double kMaxDegree = 1 << 16;
 
-constexpr std::array<KeyRange, 75> kRanges = {{
+constexpr auto kRanges = std::to_array<KeyRange>({
     {"job", "priority", -1000, 1000},
     {"job", "max_queue_wait_seconds", 0, 1e9},
     {"model", "dim", 1, kMaxSize},
@@ -94,7 +94,7 @@ constexpr std::array<KeyRange, 75> kRanges = {{
     {"fault_tolerance", "copies", 0, 16},
     {"fault_tolerance", "orphan_grace_seconds", 0, 1e6},
     {"metrics", "log_freq", 1, 1e9},
-}};
+});
 
 }  // namespace
 
