@@ -78,6 +78,7 @@ void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, 
   const int64_t file_bytes = source.file_bytes();
   const int64_t tile_bytes = ir::DTypeBytes(source.tile_dtype);
   MW_CHECK(file_bytes > 0 && tile_bytes > 0) << "elements without a size";
+  MW_CHECK(source.file_dtype || source.float8 != nullptr) << "a type that nobody reads";
   const bool same = source.file_dtype == source.tile_dtype;
   ForEachRun(box.sizes, box.strides, box.base,
              [&](int64_t to, int64_t from, int64_t count, int64_t stride) {

@@ -2,7 +2,7 @@
 //
 // A family is what Hugging Face calls a model type: which keys of a config.json it has and what
 // they mean, its sizes by name, and its formulas with the names of its weights. A row says the
-// first two (models/families/NAME.cc); formulas are those of its config's type (models/llama.h).
+// first two (models/families/); formulas are those of its config's type (models/llama.h).
 //
 // Thread rule: constant data and pure functions.
 #pragma once

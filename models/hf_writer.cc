@@ -39,6 +39,7 @@ void HfWriter::Set(const std::string& key, const std::vector<double>& value) {
   json_->At(key) = value;
 }
 void HfWriter::SetNull(const std::string& key) { json_->At(key) = nullptr; }
+void HfWriter::Clear(const std::string& key) { json_->At(key) = nlohmann::ordered_json::object(); }
 void HfWriter::Remove(const std::string& key) { json_->root.erase(key); }
 
 bool HfWriter::empty() const { return json_->root.empty(); }

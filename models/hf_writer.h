@@ -26,6 +26,8 @@ class HfWriter {
   void Set(const std::string& key, const std::vector<double>& value);
   void SetNull(const std::string& key);
   void Remove(const std::string& key);
+  // An object without keys, where it was.
+  void Clear(const std::string& key);
 
   bool empty() const;
   std::string Text() const;

@@ -202,7 +202,7 @@ Status ReadRopeScaling(const HfConfig& json, const std::string& key, int64_t pos
 void WriteRope(const Rope& rope, const std::string& key, HfWriter& json) {
   const RopeScaling& scaling = rope.scaling;
   const std::string at = key + ".";
-  json.Remove(key);
+  json.Clear(key);
   json.Set(at + "rope_theta", rope.base);
   json.Set(at + "rope_type", NameOf(scaling.kind));
   if (scaling.kind == RopeKind::kPlain) return;

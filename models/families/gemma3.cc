@@ -63,7 +63,7 @@ void WriteGemma3(const LlamaConfig& config, HfWriter& json) {
   WriteGemma2(config, json);
   json.Remove("sliding_window_pattern");
   json.Remove("rope_local_base_freq");
-  json.Remove("rope_parameters");
+  json.Clear("rope_parameters");
   const int64_t turned = config.head_width();
   WriteRope({config.rope_base, turned, config.rope_scaling}, kOfFull, json);
   WriteRope({config.window_rope_base, turned, {}}, kOfSliding, json);

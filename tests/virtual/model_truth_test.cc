@@ -285,6 +285,34 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   ExpectTraining(*model, {.pipeline = 2});
 }
 
+// For `tools/hf-check models`: what from_pretrained is to load, and the logits that are to come.
+Status LeaveFolder(const std::string& folder, const models::Model& model,
+                   const std::string& weights, const std::vector<double>& logits) {
+  MW_TRY(MakeDirs(folder));
+  MW_TRY(WriteFileAtomic(folder + "/config.json", model.hf_config));
+  MW_TRY(WriteFileAtomic(folder + "/logits.json", nlohmann::json(logits).dump()));
+  MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(weights));
+  return WriteFileAtomic(folder + "/model.safetensors", bytes);
+}
+
+TEST_P(ModelTruth, TheConfigThatIsWrittenIsOfTheSameModel) {
+  const auto folder = TempDir::Make();
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  auto model = LoadTruth(GetParam(), *folder);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  models::ModelSpec spec;
+  spec.hf_config = model->model.hf_config;
+  const auto again = models::MakeModel(spec);
+  ASSERT_TRUE(again.has_value()) << again.error();
+  model->model = *again;
+  ExpectLogits(*model, DType::kF64, 1e-10);
+  const char* const exports = std::getenv("MESHWRIGHT_MODEL_EXPORTS");
+  if (exports == nullptr) return;
+  const Status left = LeaveFolder(std::string(exports) + "/" + GetParam(), model->model,
+                                  folder->File("w.safetensors"), model->truth.logits);
+  EXPECT_TRUE(left.ok()) << left;
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, ModelTruth, ::testing::ValuesIn(TruthNames()),
                          [](const auto& row) {
                            std::string name = row.param;

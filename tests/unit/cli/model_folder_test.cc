@@ -1,0 +1,79 @@
+// What an exported folder has beside the weights.
+#include "cli/model_folder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+
+namespace meshwright::cli {
+namespace {
+
+constexpr char kSmallQwen[] =
+    R"({"model_type":"qwen2","architectures":["Qwen2ForCausalLM"],"vocab_size":300,)"
+    R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
+    R"("num_key_value_heads":2,"eos_token_id":7,"torch_dtype":"float16"})";
+
+class ModelFolder : public ::testing::Test {
+ protected:
+  ir::JobRequest Job(const std::string& model) const {
+    ir::JobRequest job;
+    job.name = "small";
+    job.config_text = fmt::format("[model]\n{}[training]\nseq_len = 8\n", model);
+    return job;
+  }
+  std::string Read(const std::string& name) const { return ReadFile(to_.File(name)).value_or(""); }
+
+  TempDir from_ = TempDir::Make().value();
+  TempDir to_ = TempDir::Make().value();
+};
+
+TEST_F(ModelFolder, HasTheFoldersConfigWithTheSizesThatWereTrained) {
+  ASSERT_TRUE(WriteFileAtomic(from_.File("config.json"), kSmallQwen).ok());
+  ASSERT_TRUE(WriteFileAtomic(from_.File("tokenizer.json"), "{\"a\":1}").ok());
+  ASSERT_TRUE(WriteFileAtomic(from_.File("notes.txt"), "no file of a model").ok());
+  const ir::JobRequest job =
+      Job(fmt::format("hf_path = \"{}\"\nfrom_scratch = true\nn_layers = 3\n", from_.path()));
+  const Status written = WriteModelFolder(job, ir::DType::kBF16, to_.path());
+  ASSERT_TRUE(written.ok()) << written;
+  const auto config = nlohmann::json::parse(Read("config.json"));
+  EXPECT_EQ(config["num_hidden_layers"], 3);
+  EXPECT_EQ(config["eos_token_id"], 7) << "what is no key of the model stays";
+  EXPECT_EQ(config["torch_dtype"], "bfloat16");
+  EXPECT_EQ(config["rope_parameters"]["rope_type"], "default");
+  EXPECT_EQ(Read("tokenizer.json"), "{\"a\":1}");
+  EXPECT_EQ(Read("generation_config.json"), "{\"_from_model_config\": true}\n");
+  EXPECT_FALSE(FileExists(to_.File("notes.txt")));
+  ASSERT_TRUE(WriteFileAtomic(from_.File("generation_config.json"), "{\"top_k\":5}").ok());
+  ASSERT_TRUE(WriteModelFolder(job, ir::DType::kF32, to_.path()).ok());
+  EXPECT_EQ(Read("generation_config.json"), "{\"top_k\":5}");
+}
+
+TEST_F(ModelFolder, OfAModelByItsNameSaysAllOfIt) {
+  const Status written = WriteModelFolder(Job("name = \"gemma2\"\n"), ir::DType::kF32, to_.path());
+  ASSERT_TRUE(written.ok()) << written;
+  const auto config = nlohmann::json::parse(Read("config.json"));
+  EXPECT_EQ(config["model_type"], "gemma2");
+  EXPECT_EQ(config["architectures"][0], "Gemma2ForCausalLM");
+  EXPECT_EQ(config["layer_types"][0], "sliding_attention");
+}
+
+TEST_F(ModelFolder, WhatCannotBeSaidNamesTheWayOut) {
+  const auto message = [&](const ir::JobRequest& job) {
+    return WriteModelFolder(job, ir::DType::kF32, to_.path()).message();
+  };
+  ir::JobRequest bare;
+  bare.name = "bare";
+  for (const auto& [found, wanted] :
+       {std::pair(message(bare), "job 'bare' has no job file"),
+        std::pair(message(Job("name = \"mixtral\"\n")), "no config.json is written of model"),
+        std::pair(message(Job("hf_path = \"/nowhere\"\n")), "model.hf_path")}) {
+    EXPECT_NE(found.find(wanted), std::string::npos) << found;
+    EXPECT_NE(found.find("name a file NAME.safetensors"), std::string::npos) << found;
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::cli
