@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/paged_layers.h"
+
 namespace meshwright::client {
 
 using ir::Op;
@@ -130,8 +132,14 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
         InvalidArgument("attention with a bias, or of another length than its keys, has no sinks"));
     return ValueId();
   }
-  const std::vector<ValueId> results =
-      pages_ ? PagedAttention(q, k, v, options) : WholeAttention(q, k, v, options);
+  const auto whole = [&] {
+    std::vector<ValueId> operands = {q, k, v};
+    if (options.segments.valid()) operands.push_back(options.segments);
+    ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
+    if (options.window > 0) attrs.Set("window", options.window);
+    return Add(Op::kAttention, std::move(operands), attrs);
+  };
+  const std::vector<ValueId> results = pages_ ? PagedAttention(*this, q, k, v, options) : whole();
   if (results.size() < 2) return ValueId();
   if (!options.sinks.valid()) return results[0];
   // What the keys have of the softmax: exp(lse) / (exp(lse) + exp(sink)).
@@ -139,17 +147,8 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   return MulBy(results[0], Reshape(share, {of_q[0], of_q[1], of_q[2], 1}));
 }
 
-std::vector<ValueId> Builder::WholeAttention(ValueId q, ValueId k, ValueId v,
-                                             const AttentionOptions& options) {
-  std::vector<ValueId> operands = {q, k, v};
-  if (options.segments.valid()) operands.push_back(options.segments);
-  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
-  if (options.window > 0) attrs.Set("window", options.window);
-  return Add(Op::kAttention, std::move(operands), attrs);
-}
-
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {
-  if (pages_) return PagedAttentionQkv(qkv);
+  if (pages_) return PagedAttentionQkv(*this, qkv);
   std::vector<ValueId> operands = {qkv};
   if (segments.valid()) operands.push_back(segments);
   return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout, true));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/paged_layers.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 
@@ -27,7 +28,7 @@ class Llama {
   // tokens i32[b, s] -> logits [b, s, v]
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
-    const int64_t sequence = b_.PositionCount(tokens);
+    const int64_t sequence = client::PositionCount(b_, tokens);
     if (config_.positions > 0 && sequence > config_.positions) {
       b_.Fail(InvalidArgument(fmt::format("sequence {} is longer than the model's {} positions",
                                           sequence, config_.positions)));
@@ -42,7 +43,7 @@ class Llama {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, i);
     }
-    x = b_.RmsNorm(b_.Wanted(x), "model.norm", config_.epsilon);
+    x = b_.RmsNorm(client::Wanted(b_, x), "model.norm", config_.epsilon);
     const ValueId head = config_.tied ? embedding : b_.Param("lm_head.weight", table);
     return b_.Einsum("bsd,vd->bsv", x, head);
   }
