@@ -321,42 +321,4 @@ std::vector<ValueId> Builder::Grad(ValueId loss, const std::vector<ValueId>& wrt
   return std::vector<ValueId>(wrt.size());
 }
 
-// Head j of q shares the kv head j / (h / g): q is [b, s, g, r, e].
-ValueId Builder::ScoredAttention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options) {
-  const Dims of_q = dims(q);
-  const Dims of_k = dims(k);
-  if (of_q.size() != 4 || of_k.size() != 4 || of_q[2] % of_k[2] != 0) {
-    Fail(InvalidArgument(
-        fmt::format("attention of [{}] and [{}]: needs [b,s,h,e] and [b,s,g,e], g divides h",
-                    fmt::join(of_q, ","), fmt::join(of_k, ","))));
-    return ValueId();
-  }
-  const int64_t queries = of_q[1];
-  const int64_t keys = of_k[1];
-  if (options.segments.valid() || options.window > 0 || (options.causal && queries != keys)) {
-    Fail(
-        InvalidArgument(fmt::format("attention with a bias, or of {} queries and {} keys, knows no "
-                                    "segments and no window, and is causal only "
-                                    "where both are as many; put the mask into the bias",
-                                    queries, keys)));
-    return ValueId();
-  }
-  const Dims grouped = {of_q[0], queries, of_k[2], of_q[2] / of_k[2], of_q[3]};
-  const double scale = 1.0 / std::sqrt(static_cast<double>(of_q[3]));
-  const ValueId products = Einsum("bqgre,bkge->bgrqk", Reshape(q, grouped), k);
-  ValueId scores = Scale(Reshape(products, {of_q[0], of_q[2], queries, keys}), scale);
-  if (options.bias.valid()) scores = AddTo(scores, options.bias);
-  if (options.causal && Usable(scores)) {
-    constexpr double kNever = -1e30;
-    const ValueId places = Iota(queries);
-    const ValueId sees = GreaterEqual(Reshape(places, {queries, 1}), places);
-    const ValueId never =
-        AddOne(Op::kConstant, {}, {{"value", kNever}}, {TensorType{type(scores).dtype, {}}});
-    scores = Where(sees, scores, never);
-  }
-  const ValueId p = Dropout(Softmax(scores), options.dropout.rate, options.dropout.name);
-  const ValueId apart = Reshape(p, {of_q[0], of_k[2], grouped[3], queries, keys});
-  return Reshape(Einsum("bgrqk,bkge->bqgre", apart, v), {of_q[0], queries, of_q[2], of_q[3]});
-}
-
 }  // namespace meshwright::client

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/paged_layers.h"
+#include "client/scored_attention.h"
 
 namespace meshwright::client {
 
@@ -127,7 +128,7 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   const Dims of_k = dims(k);
   const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
   if (options.bias.valid() || !one_length) {
-    if (!options.sinks.valid()) return ScoredAttention(q, k, v, options);
+    if (!options.sinks.valid()) return ScoredAttention(*this, q, k, v, options);
     Fail(
         InvalidArgument("attention with a bias, or of another length than its keys, has no sinks"));
     return ValueId();

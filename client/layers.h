@@ -227,7 +227,6 @@ class Builder : public ir::Builder {
  private:
   bool Usable(ValueId x) const;
   ir::Attrs AttentionAttrs(const AttentionDropout& dropout, bool causal);
-  ValueId ScoredAttention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
   ValueId Binary(ir::Op op, ValueId x, ValueId y);
   ValueId Noise(ValueId x, const std::string& name, const char* kind);
   // Dims counted from the front, increasing.
