@@ -12,7 +12,7 @@
 #include "models/llama.h"
 #include "tests/e2e/control/local_cluster.h"
 
-namespace meshwright::testing {
+namespace meshwright::testing::paged {
 namespace {
 
 using client::Session;
@@ -211,4 +211,4 @@ TEST(PagedJob, RefusesReplicas) {
 }
 
 }  // namespace
-}  // namespace meshwright::testing
+}  // namespace meshwright::testing::paged
