@@ -17,11 +17,10 @@
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "cli/text_writer.h"
+#include "cli/writing_job.h"
 #include "client/data_files.h"
-#include "client/evaluation.h"
 #include "formats/safetensors.h"
 #include "generation/engine.h"
-#include "generation/paged_session.h"
 #include "generation/settings.h"
 #include "generation/write_text.h"
 
@@ -72,10 +71,12 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   if (!client::IsTerminal(info.state)) {
     MW_ASSIGN_OR_RETURN(writer.session, client.AttachSession(writer.job_id, options));
   } else {
-    MW_ASSIGN_OR_RETURN(const ir::JobRequest job, client::PredictionOf(description, writer.job_id));
-    MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, options));
+    MW_ASSIGN_OR_RETURN(const WritingJob writing, WritingJobOf(description, writer.job_id));
+    MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(writing.job, options));
+    writer.positions = writing.positions;
+    writer.pages = writing.pages;
   }
-  MW_TRY(ReadPositions(writer));
+  if (!writer.pages) MW_TRY(ReadPositions(writer));
   return writer;
 }
 
@@ -102,24 +103,6 @@ Result<config::JobConfig> ConfigOf(const GenerateArgs& args, int64_t positions) 
   source.overrides = args.overrides;
   source.environment_names = {};
   return config::ParseJobConfig(source);
-}
-
-// The prepared job as one that writes: over pages, where the model's texts can be kept in them.
-Result<ir::JobRequest> WritingJob(const config::JobConfig& config,
-                                  const config::PreparedJob& prepared, Writer& writer) {
-  const std::string name = "generate " + config.hf_path;
-  generation::PagedOptions options;
-  options.positions = config.train.sequence;
-  options.texts = 1;
-  MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
-  auto job = generation::PagedJob(prepared.request, prepared.model.functions, plan, name);
-  if (job) {
-    writer.pages = plan;
-    return job;
-  }
-  if (job.error().code() != StatusCode::kUnimplemented) return job;
-  fmt::print(stderr, "every token reads the whole text again: {}\n", job.error().message());
-  return client::PredictionOf(prepared.request, name);
 }
 
 Result<ir::JobRequest> WithWeights(client::Client& client, const config::JobConfig& config,
@@ -170,10 +153,12 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   }
   MW_ASSIGN_OR_RETURN(config, ConfigOf(args, std::max<int64_t>(positions, 1)));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
-  MW_ASSIGN_OR_RETURN(ir::JobRequest job, WritingJob(config, prepared, writer));
-  MW_ASSIGN_OR_RETURN(job, WithWeights(client, config, std::move(job)));
+  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
+                      WithWeights(client, config, std::move(writing.job)));
   MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
-  writer.positions = config.train.sequence;
+  writer.positions = writing.positions;
+  writer.pages = writing.pages;
   return writer;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -319,66 +318,6 @@ std::vector<ValueId> Builder::Grad(ValueId loss, const std::vector<ValueId>& wrt
   if (grads.has_value()) return *std::move(grads);
   Fail(grads.error());
   return std::vector<ValueId>(wrt.size());
-}
-
-// Head j of q shares the kv head j / (h / g): q is [b, s, g, r, e].
-ValueId Builder::ScoredAttention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options) {
-  const Dims of_q = dims(q);
-  const Dims of_k = dims(k);
-  if (of_q.size() != 4 || of_k.size() != 4 || of_q[2] % of_k[2] != 0) {
-    Fail(InvalidArgument(
-        fmt::format("attention of [{}] and [{}]: needs [b,s,h,e] and [b,s,g,e], g divides h",
-                    fmt::join(of_q, ","), fmt::join(of_k, ","))));
-    return ValueId();
-  }
-  const int64_t queries = of_q[1];
-  const int64_t keys = of_k[1];
-  const bool hides = options.segments.valid() || options.causal;
-  if ((hides && queries != keys) || (options.window > 0 && !options.causal)) {
-    Fail(InvalidArgument(
-        fmt::format("attention of {} queries and {} keys knows segments and causal order only "
-                    "where both are as many, and a window only with causal order; put the mask "
-                    "into the bias",
-                    queries, keys)));
-    return ValueId();
-  }
-  const Dims grouped = {of_q[0], queries, of_k[2], of_q[2] / of_k[2], of_q[3]};
-  const double scale =
-      options.scale > 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(of_q[3]));
-  const ValueId products = Einsum("bqgre,bkge->bgrqk", Reshape(q, grouped), k);
-  ValueId scores = Reshape(products, {of_q[0], of_q[2], queries, keys});
-  const double cap = options.score_cap;
-  scores = cap > 0 ? Scale(Tanh(Scale(scores, scale / cap)), cap) : Scale(scores, scale);
-  if (options.bias.valid()) scores = AddTo(scores, options.bias);
-  if (hides && Usable(scores)) {
-    constexpr double kNever = -1e30;
-    const ValueId never =
-        AddOne(Op::kConstant, {}, {{"value", kNever}}, {TensorType{type(scores).dtype, {}}});
-    scores = Where(SeenKeys(queries, options), scores, never);
-  }
-  const ValueId p = Dropout(Softmax(scores), options.dropout.rate, options.dropout.name);
-  const ValueId apart = Reshape(p, {of_q[0], of_k[2], grouped[3], queries, keys});
-  return Reshape(Einsum("bgrqk,bkge->bqgre", apart, v), {of_q[0], queries, of_q[2], of_q[3]});
-}
-
-// Which keys a query sees: [s, s], with segments [b, 1, s, s].
-ValueId Builder::SeenKeys(int64_t tokens, const AttentionOptions& options) {
-  ValueId sees;
-  if (options.causal) {
-    const ValueId keys = Iota(tokens);
-    const ValueId queries = Reshape(keys, {tokens, 1});
-    sees = GreaterEqual(queries, keys);
-    if (options.window > 0) {
-      const ValueId ahead = Slice(Iota(tokens + options.window), 0, options.window, tokens);
-      sees = And(sees, Less(queries, ahead));
-    }
-  }
-  if (!options.segments.valid()) return sees;
-  const Dims rows = dims(options.segments);
-  if (rows.size() != 2) return ValueId();
-  const ValueId of_queries = Reshape(options.segments, {rows[0], 1, tokens, 1});
-  const ValueId same = Equal(of_queries, Reshape(options.segments, {rows[0], 1, 1, tokens}));
-  return sees.valid() ? And(same, sees) : same;
 }
 
 }  // namespace meshwright::client

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "client/paged_layers.h"
+#include "client/scored_attention.h"
 #include "ir/rotary.h"
 
 namespace meshwright::client {
@@ -145,7 +147,7 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
           "keep its keys in pages"));
       return ValueId();
     }
-    if (!options.sinks.valid()) return ScoredAttention(q, k, v, options);
+    if (!options.sinks.valid()) return ScoredAttention(*this, q, k, v, options);
     Fail(InvalidArgument(
         "attention with a bias or capped scores, or of another length than its keys, has no "
         "sinks"));
@@ -155,8 +157,14 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   if (options.scale > 0) {
     q = Scale(q, options.scale * std::sqrt(static_cast<double>(of_q[3])));
   }
-  const std::vector<ValueId> results =
-      pages_ ? PagedAttention(q, k, v, options) : WholeAttention(q, k, v, options);
+  const auto whole = [&] {
+    std::vector<ValueId> operands = {q, k, v};
+    if (options.segments.valid()) operands.push_back(options.segments);
+    ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
+    if (options.window > 0) attrs.Set("window", options.window);
+    return Add(Op::kAttention, std::move(operands), attrs);
+  };
+  const std::vector<ValueId> results = pages_ ? PagedAttention(*this, q, k, v, options) : whole();
   if (results.size() < 2) return ValueId();
   if (!options.sinks.valid()) return results[0];
   // What the keys have of the softmax: exp(lse) / (exp(lse) + exp(sink)).
@@ -164,17 +172,8 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   return MulBy(results[0], Reshape(share, {of_q[0], of_q[1], of_q[2], 1}));
 }
 
-std::vector<ValueId> Builder::WholeAttention(ValueId q, ValueId k, ValueId v,
-                                             const AttentionOptions& options) {
-  std::vector<ValueId> operands = {q, k, v};
-  if (options.segments.valid()) operands.push_back(options.segments);
-  ir::Attrs attrs = AttentionAttrs(options.dropout, options.causal);
-  if (options.window > 0) attrs.Set("window", options.window);
-  return Add(Op::kAttention, std::move(operands), attrs);
-}
-
 ValueId Builder::AttentionQkv(ValueId qkv, const AttentionDropout& dropout, ValueId segments) {
-  if (pages_) return PagedAttentionQkv(qkv);
+  if (pages_) return PagedAttentionQkv(*this, qkv);
   std::vector<ValueId> operands = {qkv};
   if (segments.valid()) operands.push_back(segments);
   return AddOne(Op::kAttentionQkv, std::move(operands), AttentionAttrs(dropout, true));

@@ -226,16 +226,10 @@ class Builder : public ir::Builder {
   // The same for the three slices of one projection: qkv [b,s,3,h,e] -> [b,s,h,e].
   ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {}, ValueId segments = {});
 
-  // Programs over pages (client/paged_program.h). Models say what follows in all programs alike.
-  // From here on tokens [b, s] are those that `rows` says: attention keeps and reads their texts'
-  // pages, positions are theirs, and products are alone (ir/op.h).
+  // From here on tokens [b, s] are those that `rows` says (client/paged_program.h): attention keeps
+  // and reads the pages of their texts, positions are told, products are alone (ir/op.h).
   void ReadPages(const PagedRows& rows) { pages_ = rows; }
-  // The most positions that a token of tokens[b, s] can be at.
-  int64_t PositionCount(ValueId tokens) const;
-  // The rows of table [positions, d] at which the tokens are: [s, d], or [b, s, d].
-  ValueId AtPositions(ValueId table, ValueId tokens);
-  // x [b, s, d] of the tokens whose logits are wanted, which are all but over pages.
-  ValueId Wanted(ValueId x);
+  const std::optional<PagedRows>& pages() const { return pages_; }
 
   // logits [..., v], labels i32[...]; labels equal to ignore_index do not count.
   Loss CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index = -100);
@@ -244,14 +238,6 @@ class Builder : public ir::Builder {
   bool Usable(ValueId x) const;
   ValueId Turned(ValueId x, ir::Attrs attrs);
   ir::Attrs AttentionAttrs(const AttentionDropout& dropout, bool causal);
-  ValueId ScoredAttention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
-  ValueId SeenKeys(int64_t tokens, const AttentionOptions& options);
-  // o and lse.
-  std::vector<ValueId> WholeAttention(ValueId q, ValueId k, ValueId v,
-                                      const AttentionOptions& options);
-  std::vector<ValueId> PagedAttention(ValueId q, ValueId k, ValueId v,
-                                      const AttentionOptions& options);
-  ValueId PagedAttentionQkv(ValueId qkv);
   ValueId Binary(ir::Op op, ValueId x, ValueId y);
   ValueId Noise(ValueId x, const std::string& name, const char* kind);
   // Dims counted from the front, increasing.
@@ -261,7 +247,6 @@ class Builder : public ir::Builder {
   ir::DType dtype_;
   std::vector<std::string> names_;  // of params and dropouts
   std::optional<PagedRows> pages_;  // none: tokens are whole texts
-  int64_t paged_attentions_ = 0;
   void ClaimName(const std::string& name);
 };
 

@@ -17,6 +17,9 @@ set(MW_PUBLIC_HEADERS
     client/evaluation.h
     client/experts.h
     client/layers.h
+    client/paged_layers.h
+    client/paged_program.h
+    client/paged_rows.h
     client/program.h
     client/session.h
     client/trainer.h

@@ -11,14 +11,12 @@ PagePool::PagePool(int64_t pages, int64_t page_tokens)
 
 PagePool::Beginning PagePool::Find(std::span<const int32_t> text, int64_t most) const {
   Beginning found;
-  for (int64_t i = 0; i < most && (i + 1) * page_tokens_ <= static_cast<int64_t>(text.size());
-       ++i) {
-    const auto tokens =
-        text.subspan(static_cast<size_t>(i * page_tokens_), static_cast<size_t>(page_tokens_));
-    const auto it = named_.find({found.last, {tokens.begin(), tokens.end()}});
+  for (int64_t i = 0; i < most; ++i) {
+    const auto it = named_.find(ContentOf(text, found.pages));
     if (it == named_.end()) break;
-    found.pages.push_back(it->second.page);
-    found.last = it->second.name;
+    found.pages.numbers.push_back(it->second.page);
+    ++found.pages.named;
+    found.pages.last_name = it->second.name;
     if (pages_[static_cast<size_t>(it->second.page)].holders == 0) ++found.free;
   }
   return found;
@@ -49,8 +47,22 @@ void PagePool::Release(const std::vector<int32_t>& pages) {
   }
 }
 
-PageName PagePool::Name(int32_t page, PageName before, std::span<const int32_t> tokens) {
-  Content content{before, {tokens.begin(), tokens.end()}};
+void PagePool::NameFull(std::span<const int32_t> text, int64_t computed, TextPages& pages) {
+  while (static_cast<int64_t>(pages.named + 1) * page_tokens_ <= computed) {
+    pages.last_name = Name(pages.numbers[pages.named], ContentOf(text, pages));
+    ++pages.named;
+  }
+}
+
+// The tokens of the first page without a name, behind those that have one.
+PagePool::Content PagePool::ContentOf(std::span<const int32_t> text, const TextPages& pages) const {
+  const auto size = static_cast<size_t>(page_tokens_);
+  MW_CHECK((pages.named + 1) * size <= text.size()) << text.size() << " tokens fill no such page";
+  const auto tokens = text.subspan(pages.named * size, size);
+  return {pages.last_name, {tokens.begin(), tokens.end()}};
+}
+
+PageName PagePool::Name(int32_t page, Content content) {
   const auto [it, fresh] = named_.try_emplace(content, Named{page, last_name_ + 1});
   if (!fresh) return it->second.name;
   Page& named = Of(page);

@@ -20,25 +20,31 @@ namespace meshwright::generation {
 using PageName = int64_t;
 inline constexpr PageName kNoPage = 0;  // before the first page of a text
 
+// Of one text, from its beginning on.
+struct TextPages {
+  std::vector<int32_t> numbers;
+  size_t named = 0;  // of them, which are full
+  PageName last_name = kNoPage;
+};
+
 class PagePool {
  public:
   PagePool(int64_t pages, int64_t page_tokens);
 
   struct Beginning {
-    std::vector<int32_t> pages;
-    PageName last = kNoPage;
+    TextPages pages;
     int64_t free = 0;  // of the pages, those that nobody holds
   };
-  // The pages that hold the beginning of a text, at most so many.
+  // The pages that hold the beginning of a text, at most so many. REQUIRES that it fills them.
   Beginning Find(std::span<const int32_t> text, int64_t most) const;
   void Hold(const std::vector<int32_t>& pages);
   // A page that nobody held, without a name. REQUIRES one that is free.
   int32_t Take();
   // The last of them is the first to be taken for something else.
   void Release(const std::vector<int32_t>& pages);
-  // The page is full of these tokens, behind the page `before`. Where another page has that name
-  // already, this one has none. Returns the name.
-  PageName Name(int32_t page, PageName before, std::span<const int32_t> tokens);
+  // Names the pages of a text that its first `computed` tokens fill. Where another page has such a
+  // name already, that one keeps it.
+  void NameFull(std::span<const int32_t> text, int64_t computed, TextPages& pages);
 
   int64_t free() const { return static_cast<int64_t>(free_.size()); }
 
@@ -55,6 +61,8 @@ class PagePool {
     PageName name = kNoPage;
   };
 
+  Content ContentOf(std::span<const int32_t> text, const TextPages& pages) const;
+  PageName Name(int32_t page, Content content);
   Page& Of(int32_t page);
   void Free(int32_t page);
 

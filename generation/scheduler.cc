@@ -6,8 +6,22 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/result.h"
 
 namespace meshwright::generation {
+
+Status BatchLimits::CheckFits(int64_t tokens_of_text) const {
+  if (tokens_of_text > positions) {
+    return ResourceExhausted(
+        fmt::format("a text of up to {} tokens: a text has at most {} positions; shorten the "
+                    "prompt, or ask for fewer tokens",
+                    tokens_of_text, positions));
+  }
+  if (PagesOf(tokens_of_text) <= pages) return OkStatus();
+  return ResourceExhausted(
+      fmt::format("a text of up to {} tokens needs {} pages of {} tokens; there are {}",
+                  tokens_of_text, PagesOf(tokens_of_text), page_tokens, pages));
+}
 
 Scheduler::Scheduler(const BatchLimits& limits)
     : limits_(limits), pool_(limits.pages, limits.page_tokens) {
@@ -24,17 +38,7 @@ Status Scheduler::Add(int64_t id, std::vector<int32_t> text, int64_t longest) {
   }
   if (texts_.contains(id)) return InvalidArgument(fmt::format("text {} is known", id));
   longest = std::max(longest, static_cast<int64_t>(text.size()));
-  if (longest > limits_.positions) {
-    return ResourceExhausted(
-        fmt::format("a text of up to {} tokens: a text has at most {} positions; shorten the "
-                    "prompt, or ask for fewer tokens",
-                    longest, limits_.positions));
-  }
-  if (limits_.PagesOf(longest) > limits_.pages) {
-    return ResourceExhausted(
-        fmt::format("a text of up to {} tokens needs {} pages of {} tokens; there are {}", longest,
-                    limits_.PagesOf(longest), limits_.page_tokens, limits_.pages));
-  }
+  MW_TRY(limits_.CheckFits(longest));
   Text& added = texts_[id];
   added.tokens = std::move(text);
   waiting_.push_back(id);
@@ -96,23 +100,21 @@ Scheduler::Text& Scheduler::Of(int64_t id) {
 bool Scheduler::TakePages(int64_t id, int64_t tokens) {
   Text& text = Of(id);
   const auto wanted = static_cast<size_t>(limits_.PagesOf(tokens));
-  while (text.pages.size() < wanted) {
+  while (text.pages.numbers.size() < wanted) {
     if (pool_.free() == 0) {
       const int64_t last = running_.back();
       Preempt(last);
       if (last == id) return false;
       continue;
     }
-    text.pages.push_back(pool_.Take());
+    text.pages.numbers.push_back(pool_.Take());
   }
   return true;
 }
 
 void Scheduler::FreePages(Text& text) {
-  pool_.Release(text.pages);
-  text.pages.clear();
-  text.named = 0;
-  text.last_name = kNoPage;
+  pool_.Release(text.pages.numbers);
+  text.pages = {};
   text.computed = 0;
   if (text.row >= 0) free_rows_.push_back(text.row);
   text.row = -1;
@@ -131,15 +133,13 @@ bool Scheduler::Admit() {
   Text& text = Of(waiting_.front());
   const auto length = static_cast<int64_t>(text.tokens.size());
   const PagePool::Beginning known = pool_.Find(text.tokens, (length - 1) / limits_.page_tokens);
-  const auto found = static_cast<int64_t>(known.pages.size());
+  const auto found = static_cast<int64_t>(known.pages.numbers.size());
   // Whoever is alone needs no room to spare.
   const int64_t spare = running_.empty() ? 0 : limits_.spare_pages;
   const int64_t needed = limits_.PagesOf(length) - found + known.free;
   if (needed + spare + PromisedPages() > free_pages()) return false;
-  pool_.Hold(known.pages);
+  pool_.Hold(known.pages.numbers);
   text.pages = known.pages;
-  text.named = known.pages.size();
-  text.last_name = known.last;
   text.computed = found * limits_.page_tokens;
   found_tokens_ += text.computed;
   text.row = free_rows_.back();
@@ -157,20 +157,10 @@ void Scheduler::Schedule(int64_t id, int64_t count, Batch& batch) {
         {text.tokens[static_cast<size_t>(position)], text.row, static_cast<int32_t>(position)});
   }
   text.computed += count;
-  NamePages(text);
+  // The step writes all its tokens before any of them reads, so what it fills may be found at once.
+  pool_.NameFull(text.tokens, text.computed, text.pages);
   if (text.left() == 0) {
     batch.wanted.push_back({id, static_cast<int64_t>(batch.tokens.size()) - 1});
-  }
-}
-
-// Those that the step fills: it writes all its tokens before any of them reads.
-void Scheduler::NamePages(Text& text) {
-  const auto size = static_cast<size_t>(limits_.page_tokens);
-  while ((text.named + 1) * size <= static_cast<size_t>(text.computed)) {
-    const std::span<const int32_t> tokens =
-        std::span<const int32_t>(text.tokens).subspan(text.named * size, size);
-    text.last_name = pool_.Name(text.pages[text.named], text.last_name, tokens);
-    ++text.named;
   }
 }
 
@@ -180,7 +170,7 @@ int64_t Scheduler::PromisedPages() const {
   for (const int64_t id : running_) {
     const Text& text = texts_.at(id);
     pages += limits_.PagesOf(static_cast<int64_t>(text.tokens.size())) -
-             static_cast<int64_t>(text.pages.size());
+             static_cast<int64_t>(text.pages.numbers.size());
   }
   return pages;
 }
@@ -189,7 +179,7 @@ std::vector<int32_t> Scheduler::Table() const {
   std::vector<int32_t> table(static_cast<size_t>(limits_.texts * limits_.text_pages()));
   for (const int64_t id : running_) {
     const Text& text = texts_.at(id);
-    std::copy(text.pages.begin(), text.pages.end(),
+    std::copy(text.pages.numbers.begin(), text.pages.numbers.end(),
               table.begin() + text.row * limits_.text_pages());
   }
   return table;

@@ -40,6 +40,8 @@ struct BatchLimits {
   int64_t PagesOf(int64_t tokens_of_text) const {
     return (tokens_of_text + page_tokens - 1) / page_tokens;
   }
+  // Whether a text of so many tokens can be computed. Errors: kResourceExhausted.
+  Status CheckFits(int64_t tokens_of_text) const;
 };
 
 struct BatchToken {
@@ -90,9 +92,7 @@ class Scheduler {
     std::vector<int32_t> tokens;
     int64_t computed = 0;
     int32_t row = -1;  // of the table; -1: it waits
-    std::vector<int32_t> pages;
-    size_t named = 0;  // of the pages; they are full
-    PageName last_name = kNoPage;
+    TextPages pages;
 
     int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
   };
@@ -104,7 +104,6 @@ class Scheduler {
   void Preempt(int64_t id);
   bool Admit();
   void Schedule(int64_t id, int64_t count, Batch& batch);
-  void NamePages(Text& text);
   int64_t PromisedPages() const;
   std::vector<int32_t> Table() const;
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "client/paged_layers.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 
@@ -30,7 +31,7 @@ class Gpt2 {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, i);
     }
-    x = b_.LayerNorm(b_.Wanted(x), "transformer.ln_f", config_.epsilon);
+    x = b_.LayerNorm(client::Wanted(b_, x), "transformer.ln_f", config_.epsilon);
     const ValueId head =
         config_.tied ? wte_ : b_.Param("lm_head.weight", {config_.vocabulary, config_.width});
     return b_.Einsum("bsd,vd->bsv", x, head);
@@ -41,7 +42,7 @@ class Gpt2 {
     CheckSequence(b_, tokens, config_.positions);
     wte_ = b_.Param("transformer.wte.weight", {config_.vocabulary, config_.width});
     const ValueId wpe = b_.Param("transformer.wpe.weight", {config_.positions, config_.width});
-    const ValueId x = b_.AddTo(b_.Lookup(wte_, tokens), b_.AtPositions(wpe, tokens));
+    const ValueId x = b_.AddTo(b_.Lookup(wte_, tokens), client::AtPositions(b_, wpe, tokens));
     return b_.Dropout(x, config_.embedding_dropout, "transformer.drop");
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "client/paged_layers.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 #include "models/linear.h"
@@ -31,7 +32,7 @@ class GptNeox {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, fmt::format("gpt_neox.layers.{}", i));
     }
-    x = b_.LayerNorm(b_.Wanted(x), "gpt_neox.final_layer_norm", config_.epsilon);
+    x = b_.LayerNorm(client::Wanted(b_, x), "gpt_neox.final_layer_norm", config_.epsilon);
     const ValueId head = config_.tied ? embedding : b_.Param("embed_out.weight", table);
     return b_.Einsum("bsd,vd->bsv", x, head);
   }

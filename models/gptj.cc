@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "client/paged_layers.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 #include "models/linear.h"
@@ -31,7 +32,7 @@ class Gptj {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, fmt::format("transformer.h.{}", i));
     }
-    x = b_.LayerNorm(b_.Wanted(x), "transformer.ln_f", config_.epsilon);
+    x = b_.LayerNorm(client::Wanted(b_, x), "transformer.ln_f", config_.epsilon);
     const ValueId head = config_.tied ? embedding : b_.Param("lm_head.weight", table);
     const ValueId bias = b_.Param("lm_head.bias", {config_.vocabulary}, {.init = "zeros"});
     return b_.AddTo(b_.Einsum("bsd,vd->bsv", x, head), bias);

@@ -6,13 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "client/paged_layers.h"
 #include "client/trainer.h"
 
 namespace meshwright::models {
 
 // An error of the graph when tokens have more positions than `positions`; 0: any.
 inline void CheckSequence(client::Builder& builder, ValueId tokens, int64_t positions) {
-  const int64_t count = builder.PositionCount(tokens);
+  const int64_t count = client::PositionCount(builder, tokens);
   if (positions == 0 || count <= positions) return;
   builder.Fail(InvalidArgument(
       fmt::format("sequence {} is longer than the model's {} positions", count, positions)));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/paged_layers.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 
@@ -47,7 +48,7 @@ class Llama {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, i);
     }
-    x = Norm(b_.Wanted(x), "model.norm");
+    x = Norm(client::Wanted(b_, x), "model.norm");
     const ValueId head = config_.tied ? embedding : b_.Param("lm_head.weight", table);
     const ValueId logits = b_.Einsum("bsd,vd->bsv", x, head);
     const double cap = config_.logit_cap;

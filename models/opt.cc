@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "client/paged_layers.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 #include "models/linear.h"
@@ -32,7 +33,7 @@ class Opt {
       b_.SetLayer(static_cast<int>(i));
       x = Block(x, fmt::format("model.decoder.layers.{}", i));
     }
-    x = b_.Wanted(x);
+    x = client::Wanted(b_, x);
     if (config_.norm_before && config_.final_norm) {
       x = b_.LayerNorm(x, "model.decoder.final_layer_norm", config_.epsilon);
     }
@@ -54,7 +55,7 @@ class Opt {
     const ValueId places = b_.Param("model.decoder.embed_positions.weight",
                                     {config_.positions + kRowsInFront, config_.width});
     const ValueId counted = b_.Slice(places, 0, kRowsInFront, config_.positions);
-    return b_.AddTo(x, b_.AtPositions(counted, tokens));
+    return b_.AddTo(x, client::AtPositions(b_, counted, tokens));
   }
 
   ValueId Block(ValueId x, const std::string& name) {

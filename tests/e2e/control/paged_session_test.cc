@@ -12,7 +12,7 @@
 #include "models/llama.h"
 #include "tests/e2e/control/local_cluster.h"
 
-namespace meshwright::testing {
+namespace meshwright::testing::paged {
 namespace {
 
 using client::Session;
@@ -80,6 +80,7 @@ struct Written {
   std::vector<std::vector<int32_t>> texts;
   std::vector<std::vector<std::vector<double>>> logits;  // of each token of each text
   int64_t preemptions = 0;
+  int64_t found_tokens = 0;
 };
 
 // Greedy texts of several requests, `at_once` of them together.
@@ -114,6 +115,7 @@ Written Write(Session& session, const std::vector<int64_t>& numbers) {
     if (!stepped.ok()) break;
   }
   written.preemptions = engine.scheduler().preemptions();
+  written.found_tokens = engine.scheduler().found_tokens();
   return written;
 }
 
@@ -173,6 +175,9 @@ TEST(PagedSession, SeveralRequestsGetWhatTheyGetAloneOnEveryLayout) {
         EXPECT_EQ(alone.texts[0], together.texts[i]);
         EXPECT_TRUE(alone.logits[0] == together.logits[i]) << i;  // to the last bit
       }
+      const Written twice = Write(*session, {4, 4});
+      EXPECT_EQ(twice.found_tokens, 20);  // full pages of a prompt of 23
+      for (const auto& logits : twice.logits) EXPECT_TRUE(logits == together.logits[4]);
       EXPECT_TRUE(session->Close().ok());
       const auto predict = Open(**cluster, PredictJob(functions, ir::DType::kF32));
       ASSERT_NE(predict, nullptr);
@@ -211,4 +216,4 @@ TEST(PagedJob, RefusesReplicas) {
 }
 
 }  // namespace
-}  // namespace meshwright::testing
+}  // namespace meshwright::testing::paged

@@ -1,0 +1,71 @@
+#include "cli/writing_job.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "cli/predict_text.h"
+#include "client/evaluation.h"
+
+namespace meshwright::cli {
+namespace {
+
+// `whole` is the job without pages.
+Result<WritingJob> InPages(const ir::JobRequest& of, const models::Model& model, int64_t positions,
+                           ir::JobRequest whole) {
+  generation::PagedOptions options;
+  options.positions = positions;
+  options.texts = 1;
+  MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
+  auto job = generation::PagedJob(of, model.functions, plan, whole.name);
+  if (job) return WritingJob{*std::move(job), positions, plan};
+  if (job.error().code() != StatusCode::kUnimplemented) return Fail(job.error());
+  fmt::print(stderr, "every token reads the whole text again: {}\n", job.error().message());
+  return WritingJob{std::move(whole), positions};
+}
+
+// Of the window that "predict" takes; 0: it is no program of a language model.
+int64_t PositionsOf(const ir::JobRequest& predict) {
+  const ir::Graph& graph = predict.main().graph;
+  for (const NodeId id : graph.NodesOf(ir::Op::kFeed)) {
+    const ir::Node& feed = graph.node(id);
+    const ir::Dims& dims = graph.type(feed.outputs[0]).dims;
+    if (feed.attrs.Str("source") == kWindowInput && dims.size() == 2) return dims[1] - 1;
+  }
+  return 0;
+}
+
+// The model of the job's own file; none: the job was made by a program, or its folder is gone.
+std::optional<models::Model> ModelOf(const ir::JobRequest& job) {
+  if (job.config_text.empty()) return std::nullopt;
+  config::ConfigSource source;
+  source.text = job.config_text;
+  source.environment_names = {};
+  const auto config = config::ParseJobConfig(source);
+  if (!config) return std::nullopt;
+  auto prepared = config::PrepareJob(*config);
+  if (!prepared) return std::nullopt;
+  return std::move(prepared->model);
+}
+
+}  // namespace
+
+Result<WritingJob> WritingJobOf(const config::JobConfig& config,
+                                const config::PreparedJob& prepared) {
+  MW_ASSIGN_OR_RETURN(
+      ir::JobRequest whole,
+      client::PredictionOf(prepared.request, fmt::format("generate {}", config.hf_path)));
+  return InPages(prepared.request, prepared.model, config.train.sequence, std::move(whole));
+}
+
+Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id) {
+  MW_ASSIGN_OR_RETURN(ir::JobRequest whole, client::PredictionOf(ended, id));
+  const int64_t positions = PositionsOf(whole);
+  const std::optional<models::Model> model = ModelOf(ended.job);
+  if (!model || positions < 1) return WritingJob{std::move(whole), positions};
+  const ir::JobRequest of = whole;
+  return InPages(of, *model, positions, std::move(whole));
+}
+
+}  // namespace meshwright::cli

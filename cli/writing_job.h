@@ -1,0 +1,31 @@
+// The job that a model writes text with: over pages where its texts can be kept in them, else by
+// the program "predict", to which every token shows the whole text again.
+//
+// Thread rule: pure functions, but for a note on stderr.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "config/job_config.h"
+#include "generation/paged_session.h"
+#include "ir/job.h"
+#include "proto/job_description.h"
+
+namespace meshwright::cli {
+
+struct WritingJob {
+  ir::JobRequest job;
+  int64_t positions = 0;                            // of a text
+  std::optional<generation::PagedPlan> pages = {};  // none: the job has only "predict"
+};
+
+// Of a folder's model, for texts of config.train.sequence tokens, without its weights.
+Result<WritingJob> WritingJobOf(const config::JobConfig& config,
+                                const config::PreparedJob& prepared);
+
+// Of a job that has ended, with the weights that it left. Errors: as client::PredictionOf.
+Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id);
+
+}  // namespace meshwright::cli

@@ -1,0 +1,29 @@
+// What a model says of places in a text, in all of its programs alike.
+//
+// Where tokens are whole texts, one in each row, their places are those of the row; over pages
+// (client/paged_rows.h) they are told. Layers that say it with these functions, and with
+// Builder::Rotary and Builder::Attention, train and write by the same lines. Thread rule: one
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "client/layers.h"
+
+namespace meshwright::client {
+
+// The most positions that a token of tokens[b, s] can be at.
+int64_t PositionCount(const Builder& builder, ValueId tokens);
+// The rows of table [positions, d] at which the tokens are: [s, d], or [b, s, d].
+ValueId AtPositions(Builder& builder, ValueId table, ValueId tokens);
+// x [b, s, d] of the tokens whose logits are wanted, which are all but over pages.
+ValueId Wanted(Builder& builder, ValueId x);
+
+// What Builder's attention is over pages: o and lse; nothing after an error. REQUIRES pages.
+std::vector<ValueId> PagedAttention(Builder& builder, ValueId q, ValueId k, ValueId v,
+                                    const AttentionOptions& options);
+ValueId PagedAttentionQkv(Builder& builder, ValueId qkv);
+
+}  // namespace meshwright::client
