@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "base/check.h"
-#include "ir/averages.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
 #include "planner/coalesce.h"
 #include "planner/local_node.h"
 #include "planner/reduce_in_place.h"
+#include "planner/renewals.h"
 #include "planner/value_versions.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
@@ -51,15 +51,11 @@ class Partitioner {
         strategies_(strategies),
         layout_(layout),
         users_(graph.Users()),
-        versions_(result_.tensors, layout.microbatches) {
+        versions_(result_.tensors, layout.microbatches),
+        renewed_(RenewedParams(graph)) {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       meshes_.push_back(PlanningMesh(layout, stage));
       if (differ()) stage_strategies_.push_back(OnMesh(strategies, meshes_.back()));
-    }
-    for (const NodeId id : graph.NodesOf(Op::kParam)) {
-      const Node& param = graph.node(id);
-      if (!param.attrs.Has(ir::kAverageOfAttr)) continue;
-      averages_[graph.Output("update/" + param.attrs.Str("name"))] = param.outputs[0];
     }
   }
 
@@ -464,10 +460,11 @@ class Partitioner {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
       MW_TRY(SplitAccumulator(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
-    if (node.op == Op::kAdamW) return UpdateParams(key, node, outputs, {0, 2, 3});
-    if (node.op == Op::kSgd) return UpdateParams(key, node, outputs, {0, 2});
-    const auto average = averages_.find(node.outputs[0]);
-    return average == averages_.end() ? OkStatus() : Renew(key, node, 0, average->second, outputs);
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      const auto param = renewed_.find(node.outputs[r]);
+      if (param != renewed_.end()) MW_TRY(Renew(key, node, r, param->second, outputs[r]));
+    }
+    return OkStatus();
   }
 
   // The form in which a gradient is summed up, made where the gradient is.
@@ -500,22 +497,10 @@ class Partitioner {
     return outputs;
   }
 
-  // Result i replaces the param that is operand operands[i], as that is stored.
-  Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs,
-                      const std::vector<size_t>& operands) {
-    MW_CHECK(operands.size() <= outputs.size()) << ir::OpName(node.op) << " renews too little";
-    for (size_t i = 0; i < operands.size(); ++i) {
-      MW_TRY(Renew(key, node, i, node.inputs[operands[i]], outputs));
-    }
-    return OkStatus();
-  }
-
-  // Result i replaces `value`, a param.
-  Status Renew(const PieceKey& key, const Node& node, size_t i, ValueId value,
-               const std::vector<ValueId>& outputs) {
+  // Result i, `renewed`, replaces `value`, a param, as that is stored.
+  Status Renew(const PieceKey& key, const Node& node, size_t i, ValueId value, ValueId renewed) {
     const Version& param = ParamVersion(key.stage, value);
     const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
-    ValueId renewed = outputs[i];
     if (made != param.sharding) {
       MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
     }
@@ -598,10 +583,10 @@ class Partitioner {
   const IdVector<ValueId, std::vector<NodeId>> users_;
   Partition result_;
   ValueVersions versions_;
+  const std::map<ValueId, ValueId> renewed_;  // by the value that renews it, a param
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
-  std::map<ValueId, ValueId> averages_;  // by what renews it, a mean of a param
-  std::vector<bool> constant_;           // per node
+  std::vector<bool> constant_;  // per node
 };
 
 }  // namespace
