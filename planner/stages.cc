@@ -23,6 +23,11 @@ using ir::Node;
 using ir::Op;
 using ir::Phase;
 
+// A gradient, or what renews a param.
+bool IsOfParam(const std::string& output) {
+  return output.starts_with("grad/") || output.starts_with("update/");
+}
+
 class Assigner {
  public:
   Assigner(const Graph& graph, std::vector<int> part_of_layer, const PipelineShape& shape)
@@ -129,8 +134,7 @@ class Assigner {
     }
     for (const ir::NamedValue& output : graph_.outputs) {
       const Node& node = Producer(output.value);
-      const bool own = output.name.starts_with("grad/") || output.name.starts_with("update/");
-      if (node.phase != Phase::kUpdate || own) continue;
+      if (node.phase != Phase::kUpdate || IsOfParam(output.name)) continue;
       const size_t index = graph_.value(output.value).producer.index();
       if (!fixed_.contains(index)) sets_[index].insert(result_.last_stage());
     }
