@@ -61,6 +61,33 @@ std::vector<ConfigKey> TrainingKeys() {
       {"training", "global_batch_size",
        "Rows per step over all replicas and microbatches; 0: local_batch_size x replicas, or 8.",
        MW_AS(global_batch_size, "train.global_batch")},
+      {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
+      {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
+      {"training", "max_norm",
+       "Global gradient norm above which gradients are scaled down; 0: never.",
+       MW_AT(optimizer.max_norm)},
+      {"training", "allow_tf32",
+       "GPUs round the operands of float32 products to the 19 bits that their tensor cores take: "
+       "several times as fast, and right to 1e-3 instead of 1e-6.",
+       MW_AT(train.tf32)},
+      {"training", "seed",
+       "Of initialisation, dropout and data order. Results do not depend on the layout.",
+       MW_AT(train.seed)},
+      {"training",
+       "dtype",
+       "Type of weights and computation; bfloat16: mixed precision, products and attention in "
+       "bfloat16, weights, optimizer, norms and loss in float32.",
+       MW_AS(dtype, "train.compute_dtype"),
+       KeyKind::kChoice,
+       {"float32", "float64", "bfloat16"}},
+      {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
+       MW_AT(train.steps_per_launch)},
+  };
+}
+
+// Of [training], what is more than a loss and its gradient.
+std::vector<ConfigKey> TuningKeys() {
+  return {
       {"training", "gradient_accumulation_steps",
        "Pieces in which a replica's batch goes through one after the other; 0: as "
        "parallelism.pipeline_parallel_microbatches says, which is the same thing. The global batch "
@@ -86,27 +113,6 @@ std::vector<ConfigKey> TrainingKeys() {
        "Keeps running means of what is trained, mean = decay x mean + (1 - decay) x weight after "
        "each step; 0: none. Checkpoints have them, `checkpoint export --averages` takes them.",
        MW_AT(ema_decay)},
-      {"training", "seq_len", "Tokens per row.", MW_AT(train.sequence)},
-      {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
-      {"training", "max_norm",
-       "Global gradient norm above which gradients are scaled down; 0: never.",
-       MW_AT(optimizer.max_norm)},
-      {"training", "allow_tf32",
-       "GPUs round the operands of float32 products to the 19 bits that their tensor cores take: "
-       "several times as fast, and right to 1e-3 instead of 1e-6.",
-       MW_AT(train.tf32)},
-      {"training", "seed",
-       "Of initialisation, dropout and data order. Results do not depend on the layout.",
-       MW_AT(train.seed)},
-      {"training",
-       "dtype",
-       "Type of weights and computation; bfloat16: mixed precision, products and attention in "
-       "bfloat16, weights, optimizer, norms and loss in float32.",
-       MW_AS(dtype, "train.compute_dtype"),
-       KeyKind::kChoice,
-       {"float32", "float64", "bfloat16"}},
-      {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
-       MW_AT(train.steps_per_launch)},
   };
 }
 

@@ -28,6 +28,7 @@ bool IsAdapterTensor(std::string_view name) {
 
 // Of an adapter's tensor, the weight that it belongs to.
 std::string WeightOf(std::string_view name) {
+  MW_CHECK(IsAdapterTensor(name)) << name << " is no tensor of an adapter";
   name.remove_prefix(std::string_view(kPrefix).size());
   name.remove_suffix(std::string_view(kA).size());
   return std::string(name) + ".weight";
@@ -116,6 +117,7 @@ Status WriteParts(const std::vector<Part>& parts, const std::string& path,
   for (const Part& part : parts) specs.push_back(part.spec);
   MW_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, specs, metadata));
   for (const Part& part : parts) {
+    MW_CHECK(part.file != nullptr && part.entry != nullptr) << part.spec.name;
     MW_TRY(writer->Write(part.spec.name, 0, part.file->data(*part.entry)));
   }
   return writer->Finish();
@@ -210,6 +212,8 @@ class Merger {
     const bool turned = as_in_out && (!as_out_in || inputs_first_);
     const std::vector<double> a = Reals(tuned_, *pair.a);
     const std::vector<double> b = Reals(tuned_, *pair.b);
+    MW_CHECK(static_cast<int64_t>(a.size()) == rank * in) << a.size() << " elements of A";
+    MW_CHECK(static_cast<int64_t>(b.size()) == out * rank) << b.size() << " elements of B";
     std::vector<double> row(static_cast<size_t>(in));
     for (int64_t o = 0; o < out; ++o) {
       std::fill(row.begin(), row.end(), 0.0);

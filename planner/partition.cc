@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "base/check.h"
-#include "ir/averages.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "mesh/reshard.h"
 #include "planner/local_node.h"
 #include "planner/reduce_in_place.h"
+#include "planner/renewals.h"
 #include "planner/value_versions.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
@@ -51,15 +51,11 @@ class Partitioner {
         layout_(layout),
         users_(graph.Users()),
         constant_(FindConstants(graph)),
-        versions_(result_.tensors, layout.microbatches) {
+        versions_(result_.tensors, layout.microbatches),
+        renewed_(RenewedParams(graph)) {
     for (int stage = 0; stage < layout.pipeline; ++stage) {
       meshes_.push_back(PlanningMesh(layout, stage));
       if (differ()) stage_strategies_.push_back(OnMesh(strategies, meshes_.back()));
-    }
-    for (const NodeId id : graph.NodesOf(Op::kParam)) {
-      const Node& param = graph.node(id);
-      if (!param.attrs.Has(ir::kAverageOfAttr)) continue;
-      averages_[graph.Output("update/" + param.attrs.Str("name"))] = param.outputs[0];
     }
   }
 
@@ -444,9 +440,11 @@ class Partitioner {
       AddVersion(key, node.outputs[r], strategy.results[r], outputs[r]);
       MW_TRY(KeepForOthers(key, node.outputs[r], strategy.results[r], outputs[r]));
     }
-    MW_TRY(UpdateParams(key, node, outputs));
-    const auto average = averages_.find(node.outputs[0]);
-    return average == averages_.end() ? OkStatus() : Renew(key, node, 0, average->second, outputs);
+    for (size_t r = 0; r < node.outputs.size(); ++r) {
+      const auto param = renewed_.find(node.outputs[r]);
+      if (param != renewed_.end()) MW_TRY(Renew(key, node, r, param->second, outputs[r]));
+    }
+    return OkStatus();
   }
 
   // The form in which later pieces read the value, made where the value is.
@@ -481,21 +479,10 @@ class Partitioner {
     return outputs;
   }
 
-  // Params that the node renews, as they are stored.
-  Status UpdateParams(const PieceKey& key, const Node& node, const std::vector<ValueId>& outputs) {
-    for (const auto& [result, operand] : ir::RenewedOf(node.op)) {
-      MW_CHECK(result < outputs.size()) << ir::OpName(node.op) << " renews too little";
-      MW_TRY(Renew(key, node, result, node.inputs[operand], outputs));
-    }
-    return OkStatus();
-  }
-
-  // Result i replaces `value`, a param.
-  Status Renew(const PieceKey& key, const Node& node, size_t i, ValueId value,
-               const std::vector<ValueId>& outputs) {
+  // Result i, `renewed`, replaces `value`, a param, as that is stored.
+  Status Renew(const PieceKey& key, const Node& node, size_t i, ValueId value, ValueId renewed) {
     const Version& param = ParamVersion(key.stage, value);
     const Sharding& made = StrategiesOf(key.stage).nodes[NodeIndex(node)].results[i];
-    ValueId renewed = outputs[i];
     if (made != param.sharding) {
       MW_ASSIGN_OR_RETURN(renewed, Convert(key, node.outputs[i], renewed, made, param.sharding));
     }
@@ -579,9 +566,9 @@ class Partitioner {
   const std::vector<bool> constant_;  // per node
   Partition result_;
   ValueVersions versions_;
+  const std::map<ValueId, ValueId> renewed_;  // by the value that renews it, a param
   std::map<PieceKey, PieceBuilder> pieces_;
   std::map<ValueId, int> name_counts_;
-  std::map<ValueId, ValueId> averages_;  // by what renews it, a mean of a param
 };
 
 }  // namespace

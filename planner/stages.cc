@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ir/averages.h"
 #include "ir/layers.h"
 #include "ir/rewrite.h"
 #include "ir/schema.h"
+#include "planner/renewals.h"
 
 namespace meshwright::planner {
 namespace {
@@ -22,6 +22,11 @@ using ir::Graph;
 using ir::Node;
 using ir::Op;
 using ir::Phase;
+
+// A gradient, or what renews a param.
+bool IsOfParam(const std::string& output) {
+  return output.starts_with("grad/") || output.starts_with("update/");
+}
 
 class Assigner {
  public:
@@ -123,29 +128,17 @@ class Assigner {
           << "the gradient of " << it->second << ", which no stage holds";
       sets_[i] = {it == param_of_gradient.end() ? 0 : *holders_[it->second].begin()};
     }
-    AssignAverages();
+    for (const Mean& mean : MeansOf(graph_)) {
+      result_.param_stages[mean.name] = result_.param_stages[mean.of];
+      sets_[graph_.value(mean.renewed).producer.index()] = holders_[mean.of];
+    }
     for (const ir::NamedValue& output : graph_.outputs) {
       const Node& node = Producer(output.value);
-      if (averages_.contains(output.name)) continue;
-      if (node.phase != Phase::kUpdate || node.op == Op::kAdamW || node.op == Op::kSgd) continue;
-      if (output.name.starts_with("grad/")) continue;
+      if (node.phase != Phase::kUpdate || IsOfParam(output.name)) continue;
       const size_t index = graph_.value(output.value).producer.index();
       if (!fixed_.contains(index)) sets_[index].insert(result_.last_stage());
     }
     FixStageSums();
-  }
-
-  // A mean of a param is renewed where the param is.
-  void AssignAverages() {
-    for (const NodeId id : graph_.NodesOf(Op::kParam)) {
-      const ir::Attrs& attrs = graph_.node(id).attrs;
-      if (!attrs.Has(ir::kAverageOfAttr)) continue;
-      const std::string of = attrs.Str(ir::kAverageOfAttr);
-      const std::string output = "update/" + attrs.Str("name");
-      result_.param_stages[attrs.Str("name")] = result_.param_stages[of];
-      averages_.insert(output);
-      sets_[graph_.value(graph_.Output(output)).producer.index()] = holders_[of];
-    }
   }
 
   // A scalar sum over values of one stage is computed there.
@@ -234,7 +227,6 @@ class Assigner {
   std::vector<std::set<int>> sets_;
   std::set<size_t> fixed_;
   std::map<std::string, std::set<int>> holders_;
-  std::set<std::string> averages_;  // outputs that renew means
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "ir/builder.h"
 #include "ir/schema.h"
 #include "ir/stage_block.h"
+#include "planner/renewals.h"
 #include "planner/vocabulary_schedule.h"
 
 namespace meshwright::planner {
@@ -163,13 +164,8 @@ class VocabularySplitter {
         if (Producer(input).op == Op::kParam) params_.insert(input);
       }
     }
-    for (const NodeId id : graph_.NodesOf(Op::kParam)) {
-      const std::string of = graph_.node(id).attrs.Str(ir::kAverageOfAttr);
-      const bool blocks =
-          !of.empty() && std::any_of(params_.begin(), params_.end(), [&](ValueId p) {
-            return Producer(p).attrs.Str("name") == of;
-          });
-      if (blocks) params_.insert(graph_.node(id).outputs[0]);
+    for (const Mean& mean : MeansOf(graph_)) {
+      if (params_.contains(mean.of_value)) params_.insert(mean.value);
     }
   }
 
@@ -283,9 +279,8 @@ class VocabularySplitter {
       Attrs attrs = node.attrs;
       attrs.Set("name", BlockName(name, stage));
       attrs.Set("block_of", name);
-      if (attrs.Has(ir::kAverageOfAttr)) {
-        attrs.Set(ir::kAverageOfAttr, BlockName(attrs.Str(ir::kAverageOfAttr), stage));
-      }
+      const std::string of = attrs.Str(ir::kAverageOfAttr);
+      if (!of.empty()) attrs.Set(ir::kAverageOfAttr, BlockName(of, stage));
       BlockAt(0, stage).ToAttrs(attrs);
       ir::TensorType type = graph_.type(node.outputs[0]);
       type.dims[0] = Rows(stage);
