@@ -275,9 +275,9 @@ struct StatusArgs {};
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs, LogsArgs,
-                 CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs, VerifyArgs,
-                 VisualizeArgs, ConfigArgs, TokenizerArgs>;
+                 PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
+                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
+                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -37,8 +37,8 @@ Result<ChatTemplate> TemplateOf(const ChatArgs& args) {
   if (path.empty()) {
     const auto own = ChatTemplate::Load(args.generate.model);
     if (own.has_value() || own.error().code() != StatusCode::kNotFound) return own;
-    return Fail(Status(own.error().code(), own.error().message() +
-                                               "; --chat-template FILE names one"));
+    return Fail(
+        Status(own.error().code(), own.error().message() + "; --chat-template FILE names one"));
   }
   if (FileExists(path + "/.")) return ChatTemplate::Load(path);
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -107,8 +107,7 @@ class Conversation {
     MW_TRY(written);
     if (stopped) fmt::print(stderr, "(stopped)\n");
     if (written->finish == generation::Finish::kFull) {
-      fmt::print(stderr, "(all {} positions are used: /clear begins anew)\n",
-                 writer_->positions());
+      fmt::print(stderr, "(all {} positions are used: /clear begins anew)\n", writer_->positions());
     }
     history_.Add("assistant", std::move(text));
     return OkStatus();

@@ -181,7 +181,8 @@ Result<Value> Evaluator::Call(const Expression& of, Scope& scope) {
   if (const FunctionPointer* const function = callee.As<FunctionPointer>()) {
     return (*function)->call(arguments, {run_.budget, run_.now, run_.namespaces});
   }
-  if (const MacroRef* const macro = callee.As<MacroRef>()) return macros_.CallMacro(**macro, arguments);
+  if (const MacroRef* const macro = callee.As<MacroRef>())
+    return macros_.CallMacro(**macro, arguments);
   if (callee.IsUndefined()) return Fail(UndefinedError(callee));
   return Fail(InvalidArgument(fmt::format("a {} cannot be called", callee.TypeName())));
 }

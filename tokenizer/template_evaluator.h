@@ -40,7 +40,7 @@ struct RunState {
   std::vector<NamespaceRef> namespaces;
   Values block_texts;  // of blocks whose filters are at work
   int depth = 0;
-  int line = 1;        // of what was begun last, for errors
+  int line = 1;  // of what was begun last, for errors
 };
 
 // Counts calls within calls while it lives.

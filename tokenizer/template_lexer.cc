@@ -69,7 +69,7 @@ class Unescaper {
     size_t read = 0;
     for (; read < digits && at_ < text_.size(); ++read, ++at_) {
       const char c = text_[at_];
-      const uint32_t digit = IsDigit(c)               ? static_cast<uint32_t>(c - '0')
+      const uint32_t digit = IsDigit(c)             ? static_cast<uint32_t>(c - '0')
                              : c >= 'a' && c <= 'f' ? static_cast<uint32_t>(c - 'a' + 10)
                              : c >= 'A' && c <= 'F' ? static_cast<uint32_t>(c - 'A' + 10)
                                                     : 99;
@@ -199,7 +199,8 @@ class Lexer {
     const bool minus = text_[begin - 3] == '-';
     Advance(begin - at_);
     AfterTag(minus, true);
-    for (size_t open = text_.find("{%", at_); open != text_.npos; open = text_.find("{%", open + 2)) {
+    for (size_t open = text_.find("{%", at_); open != text_.npos;
+         open = text_.find("{%", open + 2)) {
       const char sign = open + 2 < text_.size() ? text_[open + 2] : '\0';
       const size_t end = TagEnd(open + (sign == '-' || sign == '+' ? 3 : 2), "endraw");
       if (end == 0) continue;
@@ -299,8 +300,7 @@ class Lexer {
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
     if (end >= text_.size()) return InvalidArgument("a text is not closed");
-    MW_ASSIGN_OR_RETURN(const std::string value,
-                        Unescaper(Rest().substr(1, end - at_ - 1)).Run());
+    MW_ASSIGN_OR_RETURN(const std::string value, Unescaper(Rest().substr(1, end - at_ - 1)).Run());
     Push(Kind::kString, value);
     Advance(end + 1 - at_);
     return OkStatus();

@@ -67,7 +67,8 @@ class Parser {
         continue;
       }
       const std::string name = in_.Now().text;
-      if (in_.Now().kind == Kind::kName && std::find(ends.begin(), ends.end(), name) != ends.end()) {
+      if (in_.Now().kind == Kind::kName &&
+          std::find(ends.begin(), ends.end(), name) != ends.end()) {
         in_.Take();
         if (end != nullptr) *end = name;
         return body;

@@ -48,9 +48,8 @@ class Run final : public MacroCaller {
       inner.names.insert_or_assign(name, std::move(value));
     }
     if (used != arguments.positional.size() + arguments.named.size()) {
-      return Fail(InvalidArgument(
-          fmt::format("macro '{}' has no parameter of a name that is given, or has it twice",
-                      macro.text)));
+      return Fail(InvalidArgument(fmt::format(
+          "macro '{}' has no parameter of a name that is given, or has it twice", macro.text)));
     }
     Capture capture(*this);
     MW_TRY(ExecuteAll(macro.body, inner));

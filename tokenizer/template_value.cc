@@ -16,9 +16,9 @@ Status TooDeep() {
 }
 
 // The names of the kinds in their order in the variant.
-constexpr const char* kTypeNames[] = {"Undefined", "NoneType", "bool",      "int",  "float",
-                                      "str",       "list",     "dict",      "Namespace",
-                                      "generator", "LoopContext", "method", "Macro", "function"};
+constexpr const char* kTypeNames[] = {"Undefined",   "NoneType", "bool",  "int",       "float",
+                                      "str",         "list",     "dict",  "Namespace", "generator",
+                                      "LoopContext", "method",   "Macro", "function"};
 
 Result<std::string> JoinedRepr(const Values& items) {
   std::string out;
@@ -192,8 +192,8 @@ Result<bool> Less(const Value& a, const Value& b) {
     }
     return a.items().size() < b.items().size();
   }
-  return Fail(InvalidArgument(
-      fmt::format("a {} and a {} have no order", a.TypeName(), b.TypeName())));
+  return Fail(
+      InvalidArgument(fmt::format("a {} and a {} have no order", a.TypeName(), b.TypeName())));
 }
 
 const Value* FindMember(const Members& members, const Value& key) {

@@ -114,9 +114,9 @@ class Value {
   std::string TypeName() const;
 
  private:
-  using Data = std::variant<Undefined, NoneValue, bool, int64_t, double, TextRef, ListRef, DictRef,
-                            NamespaceRef, GeneratorRef, LoopRef, MethodRef, MacroRef,
-                            FunctionPointer>;
+  using Data =
+      std::variant<Undefined, NoneValue, bool, int64_t, double, TextRef, ListRef, DictRef,
+                   NamespaceRef, GeneratorRef, LoopRef, MethodRef, MacroRef, FunctionPointer>;
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
 };

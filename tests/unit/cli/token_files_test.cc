@@ -20,9 +20,10 @@ using Tokens = std::vector<uint32_t>;
 // Characters are tokens, and "</s>" is 5.
 std::string Characters() {
   nlohmann::json vocabulary = {{"a", 0}, {"b", 1}, {"c", 2}, {"\n", 3}, {"!", 4}, {"</s>", 5}};
-  return nlohmann::json{{"version", "1.0"},
-                        {"added_tokens", nlohmann::json::array()},
-                        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}}
+  return nlohmann::json{
+      {"version", "1.0"},
+      {"added_tokens", nlohmann::json::array()},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}}
       .dump();
 }
 
@@ -71,8 +72,9 @@ TEST_F(TokenFilesOf, TextsAreDocuments) {
 }
 
 TEST_F(TokenFilesOf, LinesAreTextsOrConversations) {
-  Write("x.jsonl", "{\"text\":\"ab\"}\n\n{\"messages\":[{\"role\":\"user\",\"content\":\"c\"},"
-                   "{\"role\":\"assistant\",\"content\":\"a\"}]}\n{\"text\":\"\"}");
+  Write("x.jsonl",
+        "{\"text\":\"ab\"}\n\n{\"messages\":[{\"role\":\"user\",\"content\":\"c\"},"
+        "{\"role\":\"assistant\",\"content\":\"a\"}]}\n{\"text\":\"\"}");
   request_.files = {folder_.File("x.jsonl")};
   request_.format = "jsonl";
   EXPECT_THAT(Made(MakeTokenFiles(request_).value().paths), ElementsAre(0, 1, 5, 2, 4, 0, 4, 5));
