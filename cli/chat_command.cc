@@ -143,8 +143,8 @@ Status Chat(const ChatArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   GenerateArgs open = args.generate;
-  open.prompt = "-";
-  open.max_new_tokens = args.context;
+  open.prompt = "a";  // stands for the first token of a conversation
+  open.max_new_tokens = args.context - 1;
   MW_ASSIGN_OR_RETURN(std::unique_ptr<TextWriter> writer, OpenWriter(*client, open));
   return Conversation(args, std::move(chat_template), std::move(writer)).Run();
 }
