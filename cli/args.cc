@@ -451,9 +451,9 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
   AddGlobal(app, storage);
   AddCluster(app, storage);
-  AddJobs(app,
-          {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate, storage.checkpoint,
-           storage.logs, storage.cancel, storage.pause, storage.resume, storage.wait});
+  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate,
+                storage.checkpoint, storage.logs, storage.cancel, storage.pause, storage.resume,
+                storage.wait});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

@@ -37,8 +37,8 @@ Result<ChatTemplate> TemplateOf(const ChatArgs& args) {
   if (path.empty()) {
     const auto own = ChatTemplate::Load(args.generate.model);
     if (own.has_value() || own.error().code() != StatusCode::kNotFound) return own;
-    return Fail(Status(own.error().code(), own.error().message() +
-                                               "; --chat-template FILE names one"));
+    return Fail(
+        Status(own.error().code(), own.error().message() + "; --chat-template FILE names one"));
   }
   if (FileExists(path + "/.")) return ChatTemplate::Load(path);
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -107,8 +107,7 @@ class Conversation {
     MW_TRY(written);
     if (stopped) fmt::print(stderr, "(stopped)\n");
     if (written->finish == generation::Finish::kFull) {
-      fmt::print(stderr, "(all {} positions are used: /clear begins anew)\n",
-                 writer_->positions());
+      fmt::print(stderr, "(all {} positions are used: /clear begins anew)\n", writer_->positions());
     }
     history_.Add("assistant", std::move(text));
     return OkStatus();
@@ -144,8 +143,8 @@ Status Chat(const ChatArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   GenerateArgs open = args.generate;
-  open.prompt = "-";
-  open.max_new_tokens = args.context;
+  open.prompt = "a";  // stands for the first token of a conversation
+  open.max_new_tokens = args.context - 1;
   MW_ASSIGN_OR_RETURN(std::unique_ptr<TextWriter> writer, OpenWriter(*client, open));
   return Conversation(args, std::move(chat_template), std::move(writer)).Run();
 }

@@ -321,7 +321,8 @@ class OpenedWriter final : public TextWriter {
 
 Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args) {
   MW_TRY(CheckArgs(args));
-  MW_ASSIGN_OR_RETURN(Writer writer, IsJob(args.model) ? OfJob(client, args) : OfFolder(client, args));
+  MW_ASSIGN_OR_RETURN(Writer writer,
+                      IsJob(args.model) ? OfJob(client, args) : OfFolder(client, args));
   return std::make_unique<OpenedWriter>(std::move(writer));
 }
 

@@ -27,8 +27,8 @@ class TextWriter {
   virtual Status Close() = 0;
 };
 
-// Of the folder or job that `args` names, for texts of the prompt and max_new_tokens together, or of
-// as many as the model takes. Errors: those of `generate`.
+// Of the folder or job that `args` names, for texts of the prompt and max_new_tokens together, or
+// of as many as the model takes. Errors: those of `generate`.
 Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args);
 
 }  // namespace meshwright::cli

@@ -52,15 +52,17 @@ Result<std::string> IdentityOf(const std::string& path) {
   Sha256 hash;
   const bool folder = FileExists(path + "/.");
   const std::string base = folder ? path : std::filesystem::path(path).parent_path().string();
-  std::vector<std::string> files = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-                                    "added_tokens.json", "special_tokens_map.json",
-                                    "chat_template.jinja", "chat_template.json"};
+  std::vector<std::string> files = {"tokenizer.json",          "tokenizer.model",
+                                    "tokenizer_config.json",   "added_tokens.json",
+                                    "special_tokens_map.json", "chat_template.jinja",
+                                    "chat_template.json"};
   for (std::string& file : files) file = base.empty() ? file : base + "/" + file;
   if (!folder) files.push_back(path);
   for (const std::string& file : files) {
     if (!FileExists(file)) continue;
     MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
-    hash.Update(fmt::format("{} {}\n", std::filesystem::path(file).filename().string(), bytes.size()));
+    hash.Update(
+        fmt::format("{} {}\n", std::filesystem::path(file).filename().string(), bytes.size()));
     hash.Update(bytes);
   }
   return hash.HexDigest();
@@ -133,7 +135,8 @@ std::vector<Part> PartsOf(std::string_view text, size_t file, size_t part_bytes,
   std::vector<Part> parts;
   for (size_t begin = 0; begin < text.size();) {
     const std::string_view rest = text.substr(begin);
-    const size_t length = rest.size() <= part_bytes ? rest.size() : EndBehind(rest, part_bytes, lines);
+    const size_t length =
+        rest.size() <= part_bytes ? rest.size() : EndBehind(rest, part_bytes, lines);
     parts.push_back({file, begin, begin + length, begin + length == text.size()});
     begin += length;
   }

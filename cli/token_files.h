@@ -1,9 +1,9 @@
 // Texts become files of tokens, once: what a job reads whose data are text or JSONL.
 //
 // Each file is cut into parts of a few MiB, at the ends of documents where it has any. A part
-// becomes a file of its own, named by what it was made of: the bytes of the part, the tokenizer, the
-// format. So parts are made by all threads at once, what is there is not made again, an interrupted
-// run goes on where it ended, and a text that grew costs its new parts only.
+// becomes a file of its own, named by what it was made of: the bytes of the part, the tokenizer,
+// the format. So parts are made by all threads at once, what is there is not made again, an
+// interrupted run goes on where it ended, and a text that grew costs its new parts only.
 //
 //   format  a document                  its tokens
 //   text    a file                      those of the text
@@ -27,10 +27,10 @@ namespace meshwright::cli {
 
 struct TokenFilesRequest {
   std::vector<std::string> files;
-  std::string format = "text";        // or "jsonl"
-  std::string tokenizer;              // a file, or the folder of a model
-  std::optional<int64_t> separator;   // else the tokenizer's end of a text; none where it has none
-  std::string cache;                  // folder, which is made
+  std::string format = "text";       // or "jsonl"
+  std::string tokenizer;             // a file, or the folder of a model
+  std::optional<int64_t> separator;  // else the tokenizer's end of a text; none where it has none
+  std::string cache;                 // folder, which is made
   int64_t part_bytes = int64_t{16} << 20;
   // Bytes of all texts that are done; called on any thread, one call at a time.
   std::function<void(int64_t done, int64_t all)> progress = {};

@@ -132,7 +132,8 @@ Result<std::tm> TimeOf(const std::string& text) {
 }
 
 Status Render(const TokenizerArgs& args, bool json) {
-  MW_ASSIGN_OR_RETURN(const auto chat, tokenizer::ChatTemplate::Load(args.path, args.template_name));
+  MW_ASSIGN_OR_RETURN(const auto chat,
+                      tokenizer::ChatTemplate::Load(args.path, args.template_name));
   tokenizer::ChatRequest request;
   MW_ASSIGN_OR_RETURN(request.messages, ReadAll(args.file));
   request.add_generation_prompt = args.prompt;

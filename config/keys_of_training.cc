@@ -52,7 +52,8 @@ std::vector<ConfigKey> TrainingKeys() {
        KeyKind::kChoice,
        {"bytes", "text", "jsonl", "uint16", "uint32", "llm.c", "megatron"}},
       {"training", "tokenizer",
-       "Of text and jsonl data: a tokenizer.json, a tokenizer.model, or the folder of a model; byte: "
+       "Of text and jsonl data: a tokenizer.json, a tokenizer.model, or the folder of a model; "
+       "byte: "
        "that of model.hf_path. Data of bytes need none.",
        MW_AT(tokenizer)},
       {"training", "local_batch_size",

@@ -106,8 +106,8 @@ Result<ChatTemplate> ChatTemplate::Load(const std::string& folder, const std::st
   if (FileExists(from)) {
     MW_ASSIGN_OR_RETURN(text, ReadFile(from));
   }
-  for (const char* file : {"tokenizer_config.json", "chat_template.json",
-                           "special_tokens_map.json"}) {
+  for (const char* file :
+       {"tokenizer_config.json", "chat_template.json", "special_tokens_map.json"}) {
     const std::string path = fmt::format("{}/{}", folder, file);
     MW_ASSIGN_OR_RETURN(const std::optional<Value> config, ReadObject(path));
     if (!config) continue;
@@ -123,9 +123,10 @@ Result<ChatTemplate> ChatTemplate::Load(const std::string& folder, const std::st
                                      fmt::join(known, ", "))));
   }
   if (!text) {
-    return Fail(NotFound(fmt::format("{} has no chat template: neither a chat_template.jinja nor "
-                                     "\"chat_template\" in its tokenizer_config.json",
-                                     folder)));
+    return Fail(
+        NotFound(fmt::format("{} has no chat template: neither a chat_template.jinja nor "
+                             "\"chat_template\" in its tokenizer_config.json",
+                             folder)));
   }
   Result<ChatTemplate> made = Parse(*text, std::move(tokens));
   if (!made.has_value()) return Fail(made.error().WithContext(from));
@@ -179,7 +180,9 @@ Result<RenderedTemplate> ChatTemplate::RenderWithAnswers(const ChatRequest& requ
   MW_ASSIGN_OR_RETURN(const Value messages, ListOf(request.messages, "messages"));
   const Values& items = messages.items();
   const auto part = [&](size_t count, bool prompt) -> Result<std::string> {
-    MW_ASSIGN_OR_RETURN(const Value some, Value::List({items.begin(), items.begin() + static_cast<std::ptrdiff_t>(count)}));
+    MW_ASSIGN_OR_RETURN(
+        const Value some,
+        Value::List({items.begin(), items.begin() + static_cast<std::ptrdiff_t>(count)}));
     ChatRequest asked = request;
     asked.add_generation_prompt = prompt;
     MW_ASSIGN_OR_RETURN(RenderedTemplate made, RenderMessages(some, asked));

@@ -20,15 +20,15 @@ enum class WireKind : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 
 struct ProtoField {
   uint32_t number = 0;
   WireKind kind = WireKind::kVarint;
-  uint64_t value = 0;        // of a varint or a fixed one
-  std::string_view bytes;    // of kBytes: a text, or a message within
-  size_t at = 0;             // where the field begins in the file
-  size_t bytes_at = 0;       // and where `bytes` does
+  uint64_t value = 0;      // of a varint or a fixed one
+  std::string_view bytes;  // of kBytes: a text, or a message within
+  size_t at = 0;           // where the field begins in the file
+  size_t bytes_at = 0;     // and where `bytes` does
 
   bool Is(uint32_t wanted, WireKind wanted_kind) const {
     return number == wanted && kind == wanted_kind;
   }
-  float AsFloat() const;     // REQUIRES: kFixed32
+  float AsFloat() const;  // REQUIRES: kFixed32
 };
 
 class ProtoReader {

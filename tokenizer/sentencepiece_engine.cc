@@ -154,8 +154,7 @@ class SentencePieceEngine final : public Tokenizer::Engine {
 
   bool IsSpecial(uint32_t id) const override {
     if (const AddedToken* const token = parts_.added.Of(id)) return token->special;
-    return id < parts_.file->pieces.size() &&
-           parts_.file->pieces[id].kind == PieceKind::kControl;
+    return id < parts_.file->pieces.size() && parts_.file->pieces[id].kind == PieceKind::kControl;
   }
 
   uint32_t id_end() const override {

@@ -39,7 +39,7 @@ struct SentencePieceFile {
   std::vector<SentencePiece> pieces;  // by id
   SentencePieceModel model = SentencePieceModel::kUnigram;
   uint32_t unknown = 0;
-  bool byte_fallback = false;  // then all 256 bytes have a piece
+  bool byte_fallback = false;                   // then all 256 bytes have a piece
   std::string unknown_text = " \xE2\x81\x87 ";  // what an unknown piece is decoded as
   std::string begin = "<s>";
   std::string end = "</s>";

@@ -76,12 +76,9 @@ class TokenList {
     };
     const bool said = from.is_object() && from.contains("special");
     // Nothing normalizes an added token here: SentencePiece has not seen the text yet.
-    json token = {{"content", content},
-                  {"single_word", flag("single_word")},
-                  {"lstrip", flag("lstrip")},
-                  {"rstrip", flag("rstrip")},
-                  {"normalized", false},
-                  {"special", said ? flag("special") : special}};
+    json token = {{"content", content},       {"single_word", flag("single_word")},
+                  {"lstrip", flag("lstrip")}, {"rstrip", flag("rstrip")},
+                  {"normalized", false},      {"special", said ? flag("special") : special}};
     by_id_.emplace(id.value_or(INT64_MAX), std::move(token));
   }
   std::string Dump() const {
@@ -96,8 +93,9 @@ class TokenList {
 };
 
 Result<int64_t> IdOfKey(const std::string& key) {
-  const bool digits = !key.empty() && key.size() < 10 &&
-                      std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool digits =
+      !key.empty() && key.size() < 10 &&
+      std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (digits && std::stoll(key) <= kMaxTokenId) return std::stoll(key);
   return Fail(Wrong(kConfig, "added_tokens_decoder", fmt::format("'{}' is no id", key)));
 }

@@ -1,7 +1,8 @@
 // The two models of SentencePiece, as its own library executes them.
 //
 // They differ from those of tokenizer.json: sums of scores are floats, merges are judged by the
-// score of what they make, user-defined pieces are cut out first, unused ones are taken apart again.
+// score of what they make, user-defined pieces are cut out first, unused ones are taken apart
+// again.
 //
 // Thread rule: immutable; any thread.
 #pragma once

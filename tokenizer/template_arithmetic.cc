@@ -142,8 +142,7 @@ Result<Value> Arithmetic(std::string_view op, const Value& a, const Value& b, Bu
   if (op == "%" && a.IsText()) {
     return Fail(Unimplemented("'%' behind a text (it would format it) is not executed"));
   }
-  return Fail(InvalidArgument(
-      fmt::format("there is no {} {} {}", a.TypeName(), op, b.TypeName())));
+  return Fail(InvalidArgument(fmt::format("there is no {} {} {}", a.TypeName(), op, b.TypeName())));
 }
 
 Result<Value> Negative(const Value& value) {

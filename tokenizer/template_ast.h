@@ -23,22 +23,22 @@ struct TemplateFilter;
 struct TemplateTest;
 
 enum class ExpressionKind : uint8_t {
-  kConstant,     // value
-  kName,         // name
-  kList,         // parts
-  kTuple,        // parts
-  kDict,         // parts: keys and values in turn
-  kMember,       // parts[0].name
-  kItem,         // parts[0][parts[1]]
-  kSlice,        // parts[0][parts[1] : parts[2] : parts[3]], null where it is left out
-  kCall,         // parts[0](parts[1..], named)
-  kFilter,       // parts[0] | filter(parts[1..], named); null parts[0]: of a block
-  kTest,         // parts[0] is test(parts[1..], named)
+  kConstant,  // value
+  kName,      // name
+  kList,      // parts
+  kTuple,     // parts
+  kDict,      // parts: keys and values in turn
+  kMember,    // parts[0].name
+  kItem,      // parts[0][parts[1]]
+  kSlice,     // parts[0][parts[1] : parts[2] : parts[3]], null where it is left out
+  kCall,      // parts[0](parts[1..], named)
+  kFilter,    // parts[0] | filter(parts[1..], named); null parts[0]: of a block
+  kTest,      // parts[0] is test(parts[1..], named)
   kNot,
   kNegative,
   kPositive,
-  kBinary,       // parts[0] name parts[1]
-  kConcat,       // parts, as one text
+  kBinary,  // parts[0] name parts[1]
+  kConcat,  // parts, as one text
   kAnd,
   kOr,
   kCompare,      // parts[0] operators[0] parts[1] operators[1] ..

@@ -150,8 +150,8 @@ const Value* CallArguments::Get(size_t place, std::string_view name) const {
 Status CallArguments::Check(std::string_view what,
                             std::initializer_list<std::string_view> names) const {
   if (positional.size() > names.size()) {
-    return InvalidArgument(fmt::format("{} takes {} arguments, not {}", what, names.size(),
-                                       positional.size()));
+    return InvalidArgument(
+        fmt::format("{} takes {} arguments, not {}", what, names.size(), positional.size()));
   }
   for (const auto& [name, value] : named) {
     const auto* const found = std::find(names.begin(), names.end(), name);

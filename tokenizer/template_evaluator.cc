@@ -21,6 +21,33 @@ Status RunState::Enter(int at_line) {
       fmt::format("calls and values are nested deeper than {}", budget.limits().depth));
 }
 
+namespace {
+
+Status CostOfComparison(RunState& run, const Value& left, const Value& right) {
+  size_t items = 0;
+  if (right.IsText()) items += right.text().size() / 64;
+  if (right.IsList()) items += right.items().size();
+  if (left.IsList()) items += left.items().size();
+  return run.budget.Spend(static_cast<int64_t>(items));
+}
+
+Result<bool> CompareTwo(RunState& run, std::string_view op, const Value& left, const Value& right) {
+  MW_TRY(CostOfComparison(run, left, right));
+  if (op == "==") return Equal(left, right);
+  if (op == "!=") return !Equal(left, right);
+  if (op == "in" || op == "not in") {
+    MW_ASSIGN_OR_RETURN(const bool is, IsIn(left, right));
+    return is == (op == "in");
+  }
+  if (left.IsUndefined()) return Fail(UndefinedError(left));
+  if (right.IsUndefined()) return Fail(UndefinedError(right));
+  const bool reversed = op == ">" || op == "<=";
+  MW_ASSIGN_OR_RETURN(const bool less, reversed ? Less(right, left) : Less(left, right));
+  return op == "<=" || op == ">=" ? !less : less;
+}
+
+}  // namespace
+
 Value Evaluator::Find(std::string_view name, const Scope& scope) const {
   for (const Scope* at = &scope; at != nullptr; at = at->parent) {
     if (const auto found = at->names.find(name); found != at->names.end()) return found->second;
@@ -181,7 +208,8 @@ Result<Value> Evaluator::Call(const Expression& of, Scope& scope) {
   if (const FunctionPointer* const function = callee.As<FunctionPointer>()) {
     return (*function)->call(arguments, {run_.budget, run_.now, run_.namespaces});
   }
-  if (const MacroRef* const macro = callee.As<MacroRef>()) return macros_.CallMacro(**macro, arguments);
+  if (const MacroRef* const macro = callee.As<MacroRef>())
+    return macros_.CallMacro(**macro, arguments);
   if (callee.IsUndefined()) return Fail(UndefinedError(callee));
   return Fail(InvalidArgument(fmt::format("a {} cannot be called", callee.TypeName())));
 }
@@ -190,34 +218,11 @@ Result<Value> Evaluator::Compare(const Expression& of, Scope& scope) {
   MW_ASSIGN_OR_RETURN(Value left, Evaluate(*of.parts[0], scope));
   for (size_t i = 0; i < of.operators.size(); ++i) {
     MW_ASSIGN_OR_RETURN(Value right, Evaluate(*of.parts[i + 1], scope));
-    MW_ASSIGN_OR_RETURN(const bool holds, CompareTwo(of.operators[i], left, right));
+    MW_ASSIGN_OR_RETURN(const bool holds, CompareTwo(run_, of.operators[i], left, right));
     if (!holds) return Value::Of(false);
     left = std::move(right);
   }
   return Value::Of(true);
-}
-
-Result<bool> Evaluator::CompareTwo(std::string_view op, const Value& left, const Value& right) {
-  MW_TRY(CostOfComparison(left, right));
-  if (op == "==") return Equal(left, right);
-  if (op == "!=") return !Equal(left, right);
-  if (op == "in" || op == "not in") {
-    MW_ASSIGN_OR_RETURN(const bool is, IsIn(left, right));
-    return is == (op == "in");
-  }
-  if (left.IsUndefined()) return Fail(UndefinedError(left));
-  if (right.IsUndefined()) return Fail(UndefinedError(right));
-  const bool reversed = op == ">" || op == "<=";
-  MW_ASSIGN_OR_RETURN(const bool less, reversed ? Less(right, left) : Less(left, right));
-  return op == "<=" || op == ">=" ? !less : less;
-}
-
-Status Evaluator::CostOfComparison(const Value& left, const Value& right) {
-  size_t items = 0;
-  if (right.IsText()) items += right.text().size() / 64;
-  if (right.IsList()) items += right.items().size();
-  if (left.IsList()) items += left.items().size();
-  return run_.budget.Spend(static_cast<int64_t>(items));
 }
 
 }  // namespace meshwright::tokenizer

@@ -40,7 +40,7 @@ struct RunState {
   std::vector<NamespaceRef> namespaces;
   Values block_texts;  // of blocks whose filters are at work
   int depth = 0;
-  int line = 1;        // of what was begun last, for errors
+  int line = 1;  // of what was begun last, for errors
 };
 
 // Counts calls within calls while it lives.
@@ -72,7 +72,6 @@ class Evaluator {
 
  private:
   Status CostOfItem(const Value& of);
-  Status CostOfComparison(const Value& left, const Value& right);
   Result<Value> Combine(const Expression& of, Scope& scope);
   Result<Value> Concat(const Expression& of, Value first, Scope& scope);
   Result<Values> EvaluateAll(const Expression& of, size_t from, Scope& scope);
@@ -82,7 +81,6 @@ class Evaluator {
   Result<Value> Pass(const Expression& of, Scope& scope);
   Result<Value> Call(const Expression& of, Scope& scope);
   Result<Value> Compare(const Expression& of, Scope& scope);
-  Result<bool> CompareTwo(std::string_view op, const Value& left, const Value& right);
 
   RunState& run_;
   MacroCaller& macros_;

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -13,16 +14,13 @@
 
 namespace meshwright::tokenizer {
 
-struct ExpressionOptions {
-  bool conditional = true;  // "a if b else c"
-};
-
-// Reads tokens one by one, and expressions from them.
-class ExpressionParser {
+// Tokens, read one by one.
+class TokenReader {
  public:
-  explicit ExpressionParser(std::vector<TemplateToken> tokens) : tokens_(std::move(tokens)) {}
+  explicit TokenReader(std::vector<TemplateToken> tokens) : tokens_(std::move(tokens)) {}
 
   const TemplateToken& Now() const { return tokens_[at_]; }
+  const TemplateToken& Next() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
   TemplateToken Take();
   bool SeesOperator(std::string_view text) const;
   bool SeesName(std::string_view text) const;
@@ -32,40 +30,27 @@ class ExpressionParser {
   Status ExpectClose(std::string_view text);
   Result<std::string> ExpectName();
 
-  Result<ExpressionRef> Parse(ExpressionOptions options = {});
-  // One expression, or several with commas between as a tuple. parenthesized: there may be none.
-  Result<ExpressionRef> ParseTuple(ExpressionOptions options, bool parenthesized = false);
-  // "| a | b(c)" behind `of`, which is null at the top of a block.
-  Result<ExpressionRef> ParseFilters(ExpressionRef of);
-  // "name" of a filter and its arguments, the first one of a block.
-  Result<ExpressionRef> ParseFilter(ExpressionRef of);
-
   // An error at the token that is next.
   Status Wrong(std::string_view what) const;
 
  private:
-  friend class Deeper;
-  using Parsed = Result<ExpressionRef>;
-  Parsed ParseOr();
-  Parsed ParseAnd();
-  Parsed ParseNot();
-  Parsed ParseCompare();
-  // Operators of one precedence; the next higher one is level + 1.
-  Parsed ParseBinary(int level);
-  Parsed ParseConcat();
-  Parsed ParseUnary(bool with_filters);
-  Parsed ParsePrimary();
-  Parsed ParseConstant();
-  Parsed ParseList();
-  Parsed ParseDict();
-  Parsed ParsePostfix(ExpressionRef of);
-  Parsed ParseSubscript(ExpressionRef of);
-  Parsed ParseTest(ExpressionRef of);
-  Status ParseArguments(Expression& call);
-
+  friend class Nested;
   std::vector<TemplateToken> tokens_;
   size_t at_ = 0;
-  int depth_ = 0;
+  int depth_ = 0;  // of the expression that is read
 };
+
+struct ExpressionOptions {
+  bool conditional = true;  // "a if b else c"
+};
+// Errors of all: kInvalidArgument, with the line.
+Result<ExpressionRef> ParseExpression(TokenReader& in, ExpressionOptions options = {});
+// One expression, or several with commas between as a tuple. parenthesized: there may be none.
+Result<ExpressionRef> ParseTuple(TokenReader& in, ExpressionOptions options,
+                                 bool parenthesized = false);
+// "| a | b(c)" behind `of`, which is null at the top of a block.
+Result<ExpressionRef> ParseFilters(TokenReader& in, ExpressionRef of);
+// "name" of a filter and its arguments, the first one of a block.
+Result<ExpressionRef> ParseFilter(TokenReader& in, ExpressionRef of);
 
 }  // namespace meshwright::tokenizer

@@ -32,8 +32,9 @@ bool Flag(const Arguments& arguments, size_t place, std::string_view name) {
 Result<Value> PathOf(Value item, const Value& path) {
   if (!path.IsText()) return ItemOf(item, path);
   for (const std::string& part : SplitText(path.text(), ".", -1)) {
-    const bool number = !part.empty() && part.size() < 10 &&
-                        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool number =
+        !part.empty() && part.size() < 10 &&
+        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
     MW_ASSIGN_OR_RETURN(
         item, ItemOf(item, number ? Value::Of(int64_t{std::stoll(part)}) : Value::Of(part)));
   }

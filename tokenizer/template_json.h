@@ -13,7 +13,7 @@
 namespace meshwright::tokenizer {
 
 struct JsonStyle {
-  bool ascii = false;                  // other characters as \u escapes
+  bool ascii = false;  // other characters as \u escapes
   bool sorted = false;
   std::optional<std::string> indent;   // of a level; without, all stands on one line
   std::optional<std::string> between;  // items; ", ", with an indent ","

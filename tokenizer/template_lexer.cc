@@ -69,7 +69,7 @@ class Unescaper {
     size_t read = 0;
     for (; read < digits && at_ < text_.size(); ++read, ++at_) {
       const char c = text_[at_];
-      const uint32_t digit = IsDigit(c)               ? static_cast<uint32_t>(c - '0')
+      const uint32_t digit = IsDigit(c)             ? static_cast<uint32_t>(c - '0')
                              : c >= 'a' && c <= 'f' ? static_cast<uint32_t>(c - 'a' + 10)
                              : c >= 'A' && c <= 'F' ? static_cast<uint32_t>(c - 'A' + 10)
                                                     : 99;
@@ -90,6 +90,43 @@ class Unescaper {
   size_t at_ = 0;
   std::string out_;
 };
+
+// Where a tag that begins here closes, if it has nothing but `name`; 0: it is no such tag.
+size_t TagEnd(std::string_view all, size_t at, std::string_view name) {
+  const auto skip = [&] {
+    while (at < all.size() && (all[at] == ' ' || all[at] == '\n' || all[at] == '\t')) ++at;
+  };
+  skip();
+  if (!all.substr(at).starts_with(name)) return 0;
+  at += name.size();
+  skip();
+  if (at < all.size() && (all[at] == '-' || all[at] == '+')) ++at;
+  return all.substr(at).starts_with("%}") ? at + 2 : 0;
+}
+
+// Where the number that begins at `at` ends, and whether it is a real one.
+size_t NumberEnd(std::string_view text, size_t at, bool& real) {
+  size_t end = at;
+  const auto digits = [&] {
+    while (end < text.size() && (IsDigit(text[end]) || text[end] == '_')) ++end;
+  };
+  digits();
+  if (end + 1 < text.size() && text[end] == '.' && IsDigit(text[end + 1])) {
+    real = true;
+    ++end;
+    digits();
+  }
+  if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
+    size_t power = end + 1;
+    if (power < text.size() && (text[power] == '+' || text[power] == '-')) ++power;
+    if (power < text.size() && IsDigit(text[power])) {
+      real = true;
+      end = power;
+      digits();
+    }
+  }
+  return end;
+}
 
 class Lexer {
  public:
@@ -177,31 +214,18 @@ class Lexer {
     return OkStatus();
   }
 
-  // Where a tag that begins here closes, if it has nothing but `name`; 0: it is no such tag.
-  size_t TagEnd(size_t at, std::string_view name) const {
-    const std::string_view all = text_;
-    const auto skip = [&] {
-      while (at < all.size() && (all[at] == ' ' || all[at] == '\n' || all[at] == '\t')) ++at;
-    };
-    skip();
-    if (!all.substr(at).starts_with(name)) return 0;
-    at += name.size();
-    skip();
-    if (at < all.size() && (all[at] == '-' || all[at] == '+')) ++at;
-    return all.substr(at).starts_with("%}") ? at + 2 : 0;
-  }
-
-  bool IsRaw() const { return TagEnd(at_, "raw") != 0; }
+  bool IsRaw() const { return TagEnd(text_, at_, "raw") != 0; }
 
   // What stands between {% raw %} and {% endraw %} is text.
   Status Raw() {
-    const size_t begin = TagEnd(at_, "raw");
+    const size_t begin = TagEnd(text_, at_, "raw");
     const bool minus = text_[begin - 3] == '-';
     Advance(begin - at_);
     AfterTag(minus, true);
-    for (size_t open = text_.find("{%", at_); open != text_.npos; open = text_.find("{%", open + 2)) {
+    for (size_t open = text_.find("{%", at_); open != text_.npos;
+         open = text_.find("{%", open + 2)) {
       const char sign = open + 2 < text_.size() ? text_[open + 2] : '\0';
-      const size_t end = TagEnd(open + (sign == '-' || sign == '+' ? 3 : 2), "endraw");
+      const size_t end = TagEnd(text_, open + (sign == '-' || sign == '+' ? 3 : 2), "endraw");
       if (end == 0) continue;
       std::string_view data = std::string_view(text_).substr(at_, open - at_);
       if (sign == '-') data = Stripped(data, StripEnds::kRight);
@@ -265,26 +289,8 @@ class Lexer {
   }
 
   Status Number() {
-    size_t end = at_;
-    const auto digits = [&] {
-      while (end < text_.size() && (IsDigit(text_[end]) || text_[end] == '_')) ++end;
-    };
-    digits();
     bool real = false;
-    if (end + 1 < text_.size() && text_[end] == '.' && IsDigit(text_[end + 1])) {
-      real = true;
-      ++end;
-      digits();
-    }
-    if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) {
-      size_t power = end + 1;
-      if (power < text_.size() && (text_[power] == '+' || text_[power] == '-')) ++power;
-      if (power < text_.size() && IsDigit(text_[power])) {
-        real = true;
-        end = power;
-        digits();
-      }
-    }
+    const size_t end = NumberEnd(text_, at_, real);
     std::string number(Rest().substr(0, end - at_));
     std::erase(number, '_');
     if (end < text_.size() && BeginsName(text_[end])) {
@@ -299,8 +305,7 @@ class Lexer {
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
     if (end >= text_.size()) return InvalidArgument("a text is not closed");
-    MW_ASSIGN_OR_RETURN(const std::string value,
-                        Unescaper(Rest().substr(1, end - at_ - 1)).Run());
+    MW_ASSIGN_OR_RETURN(const std::string value, Unescaper(Rest().substr(1, end - at_ - 1)).Run());
     Push(Kind::kString, value);
     Advance(end + 1 - at_);
     return OkStatus();

@@ -16,9 +16,9 @@
 namespace meshwright::tokenizer {
 
 enum class TemplateTokenKind : uint8_t {
-  kData,        // text between tags
-  kOpen,        // {{ or {%, as `text` says
-  kClose,       // }} or %}
+  kData,   // text between tags
+  kOpen,   // {{ or {%, as `text` says
+  kClose,  // }} or %}
   kName,
   kString,
   kInteger,

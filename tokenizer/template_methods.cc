@@ -171,11 +171,14 @@ Result<Value> Format(const Value& of, const Arguments& arguments, Budget& budget
     if (name.find_first_of(".[!:") != name.npos) {
       return Fail(Unimplemented(fmt::format("format: '{{{}}}' is not executed", name)));
     }
-    const bool number = !name.empty() && name.size() < 4 &&
-                        std::all_of(name.begin(), name.end(), [](char d) { return IsDigitByte(static_cast<unsigned char>(d)); });
+    const bool number =
+        !name.empty() && name.size() < 4 && std::all_of(name.begin(), name.end(), [](char d) {
+          return IsDigitByte(static_cast<unsigned char>(d));
+        });
     const size_t place = name.empty() ? next++ : number ? std::stoul(name) : SIZE_MAX;
     const Value* const value = arguments.Get(place, name);
-    if (value == nullptr) return Fail(InvalidArgument(fmt::format("format: no value for '{}'", name)));
+    if (value == nullptr)
+      return Fail(InvalidArgument(fmt::format("format: no value for '{}'", name)));
     MW_ASSIGN_OR_RETURN(const std::string one, ToText(*value));
     out += one;
     MW_TRY(budget.CheckText(out.size()));
@@ -214,9 +217,9 @@ Result<Value> CountItems(const Value& of, const Arguments& arguments, Budget&) {
   MW_TRY(arguments.Check("count", {"value"}));
   const Value* const item = arguments.Get(0, "value");
   if (item == nullptr) return Fail(InvalidArgument("count wants a value"));
-  return Value::Of(static_cast<int64_t>(
-      std::count_if(of.items().begin(), of.items().end(),
-                    [&](const Value& other) { return Equal(*item, other); })));
+  return Value::Of(
+      static_cast<int64_t>(std::count_if(of.items().begin(), of.items().end(),
+                                         [&](const Value& other) { return Equal(*item, other); })));
 }
 
 Result<Value> IndexOf(const Value& of, const Arguments& arguments, Budget&) {

@@ -27,6 +27,23 @@ struct Place {
   Place Branch() const { return {loop, top, depth + 1}; }
 };
 
+// "a", "a.b" where members may be assigned, "a, b", "(a, b)".
+Status ParseTargets(TokenReader& in, Statement& node, bool members) {
+  const bool parenthesis = in.SkipOperator("(");
+  for (;;) {
+    Target target;
+    MW_ASSIGN_OR_RETURN(target.name, in.ExpectName());
+    if (members && in.SkipOperator(".")) {
+      MW_ASSIGN_OR_RETURN(target.member, in.ExpectName());
+    }
+    node.targets.push_back(std::move(target));
+    if (!in.SkipOperator(",")) break;
+    node.unpacks = true;
+    if (in.Now().kind != Kind::kName || in.SeesName("in")) break;
+  }
+  return parenthesis ? in.ExpectOperator(")") : OkStatus();
+}
+
 class Parser {
  public:
   explicit Parser(std::vector<TemplateToken> tokens) : in_(std::move(tokens)) {}
@@ -61,13 +78,14 @@ class Parser {
       const TemplateToken open = in_.Take();
       if (open.text == "{{") {
         Node node = NodeOf(StatementKind::kOutput);
-        MW_ASSIGN_OR_RETURN(node->expression, in_.ParseTuple({}));
+        MW_ASSIGN_OR_RETURN(node->expression, ParseTuple(in_, {}));
         MW_TRY(in_.ExpectClose("}}"));
         body.push_back(std::move(node));
         continue;
       }
       const std::string name = in_.Now().text;
-      if (in_.Now().kind == Kind::kName && std::find(ends.begin(), ends.end(), name) != ends.end()) {
+      if (in_.Now().kind == Kind::kName &&
+          std::find(ends.begin(), ends.end(), name) != ends.end()) {
         in_.Take();
         if (end != nullptr) *end = name;
         return body;
@@ -114,7 +132,7 @@ class Parser {
   }
 
   Result<StatementRef> ParseBranch(Node node, Place place) {
-    MW_ASSIGN_OR_RETURN(node->expression, in_.ParseTuple({.conditional = false}));
+    MW_ASSIGN_OR_RETURN(node->expression, ParseTuple(in_, {.conditional = false}));
     MW_TRY(in_.ExpectClose("%}"));
     std::string end;
     MW_ASSIGN_OR_RETURN(node->body, ParseBody({"elif", "else", "endif"}, place, &end));
@@ -133,31 +151,14 @@ class Parser {
     return StatementRef(std::move(node));
   }
 
-  // "a", "a.b" where members may be assigned, "a, b", "(a, b)".
-  Status ParseTargets(Statement& node, bool members) {
-    const bool parenthesis = in_.SkipOperator("(");
-    for (;;) {
-      Target target;
-      MW_ASSIGN_OR_RETURN(target.name, in_.ExpectName());
-      if (members && in_.SkipOperator(".")) {
-        MW_ASSIGN_OR_RETURN(target.member, in_.ExpectName());
-      }
-      node.targets.push_back(std::move(target));
-      if (!in_.SkipOperator(",")) break;
-      node.unpacks = true;
-      if (in_.Now().kind != Kind::kName || in_.SeesName("in")) break;
-    }
-    return parenthesis ? in_.ExpectOperator(")") : OkStatus();
-  }
-
   Result<StatementRef> ParseFor(Place place) {
     Node node = NodeOf(StatementKind::kFor);
     in_.Take();
-    MW_TRY(ParseTargets(*node, false));
+    MW_TRY(ParseTargets(in_, *node, false));
     if (!in_.SkipName("in")) return Fail(in_.Wrong("expected 'in'"));
-    MW_ASSIGN_OR_RETURN(node->expression, in_.ParseTuple({.conditional = false}));
+    MW_ASSIGN_OR_RETURN(node->expression, ParseTuple(in_, {.conditional = false}));
     if (in_.SkipName("if")) {
-      MW_ASSIGN_OR_RETURN(node->condition, in_.Parse());
+      MW_ASSIGN_OR_RETURN(node->condition, ParseExpression(in_));
     }
     if (in_.SeesName("recursive")) return Fail(Unimplemented(in_.Wrong("not executed:").message()));
     MW_TRY(in_.ExpectClose("%}"));
@@ -174,14 +175,14 @@ class Parser {
   Result<StatementRef> ParseSet(Place place) {
     Node node = NodeOf(StatementKind::kSet);
     in_.Take();
-    MW_TRY(ParseTargets(*node, true));
+    MW_TRY(ParseTargets(in_, *node, true));
     if (in_.SkipOperator("=")) {
-      MW_ASSIGN_OR_RETURN(node->expression, in_.ParseTuple({}));
+      MW_ASSIGN_OR_RETURN(node->expression, ParseTuple(in_, {}));
       MW_TRY(in_.ExpectClose("%}"));
       return StatementRef(std::move(node));
     }
     node->kind = StatementKind::kSetBlock;
-    MW_ASSIGN_OR_RETURN(node->expression, in_.ParseFilters(nullptr));
+    MW_ASSIGN_OR_RETURN(node->expression, ParseFilters(in_, nullptr));
     MW_ASSIGN_OR_RETURN(node->body, ParseBlock("endset", place.Within(place.loop)));
     return StatementRef(std::move(node));
   }
@@ -200,7 +201,7 @@ class Parser {
       MW_ASSIGN_OR_RETURN(target.name, in_.ExpectName());
       node->targets.push_back(std::move(target));
       if (in_.SkipOperator("=")) {
-        MW_ASSIGN_OR_RETURN(ExpressionRef value, in_.Parse());
+        MW_ASSIGN_OR_RETURN(ExpressionRef value, ParseExpression(in_));
         node->defaults.push_back(std::move(value));
       } else if (!node->defaults.empty()) {
         return Fail(in_.Wrong("a parameter without a default follows one with a default"));
@@ -215,8 +216,8 @@ class Parser {
   Result<StatementRef> ParseFilter(Place place) {
     Node node = NodeOf(StatementKind::kFilter);
     in_.Take();
-    MW_ASSIGN_OR_RETURN(ExpressionRef first, in_.ParseFilter(nullptr));
-    MW_ASSIGN_OR_RETURN(node->expression, in_.ParseFilters(std::move(first)));
+    MW_ASSIGN_OR_RETURN(ExpressionRef first, tokenizer::ParseFilter(in_, nullptr));
+    MW_ASSIGN_OR_RETURN(node->expression, ParseFilters(in_, std::move(first)));
     MW_ASSIGN_OR_RETURN(node->body, ParseBlock("endfilter", place.Within(place.loop)));
     return StatementRef(std::move(node));
   }
@@ -236,7 +237,7 @@ class Parser {
     return StatementRef(std::move(node));
   }
 
-  ExpressionParser in_;
+  TokenReader in_;
 };
 
 }  // namespace

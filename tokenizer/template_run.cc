@@ -11,6 +11,21 @@ namespace {
 
 enum class Flow : uint8_t { kNext, kBreak, kContinue };
 
+// Where output goes: into a text of its own while the object lives.
+class Capture {
+ public:
+  explicit Capture(std::string*& out) : out_(out), before_(out) { out_ = &text_; }
+  ~Capture() { out_ = before_; }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string*& out_;
+  std::string* const before_;
+  std::string text_;
+};
+
 class Run final : public MacroCaller {
  public:
   Run(const TemplateInputs& inputs, const TemplateLimits& limits) : run_(limits, inputs.now) {
@@ -48,31 +63,15 @@ class Run final : public MacroCaller {
       inner.names.insert_or_assign(name, std::move(value));
     }
     if (used != arguments.positional.size() + arguments.named.size()) {
-      return Fail(InvalidArgument(
-          fmt::format("macro '{}' has no parameter of a name that is given, or has it twice",
-                      macro.text)));
+      return Fail(InvalidArgument(fmt::format(
+          "macro '{}' has no parameter of a name that is given, or has it twice", macro.text)));
     }
-    Capture capture(*this);
+    Capture capture(out_);
     MW_TRY(ExecuteAll(macro.body, inner));
     return Value::Of(capture.Take());
   }
 
  private:
-  // Where output goes: into a text of its own while the object lives.
-  class Capture {
-   public:
-    explicit Capture(Run& run) : run_(run), before_(run.out_) { run_.out_ = &text_; }
-    ~Capture() { run_.out_ = before_; }
-    Capture(const Capture&) = delete;
-    Capture& operator=(const Capture&) = delete;
-    std::string Take() { return std::move(text_); }
-
-   private:
-    Run& run_;
-    std::string* const before_;
-    std::string text_;
-  };
-
   Status Write(std::string_view text) {
     if (static_cast<int64_t>(out_->size() + text.size()) > run_.budget.limits().text_bytes) {
       return run_.budget.CheckText(out_->size() + text.size());
@@ -150,7 +149,7 @@ class Run final : public MacroCaller {
   // The text of a body, through filters.
   Result<Value> Block(const Statement& of, Scope& scope) {
     Scope inner(&scope);
-    Capture capture(*this);
+    Capture capture(out_);
     MW_TRY(ExecuteAll(of.body, inner));
     Value text = Value::Of(capture.Take());
     if (of.expression == nullptr) return text;

@@ -60,9 +60,7 @@ std::vector<std::string> SplitAtSpaces(std::string_view text, int64_t most) {
 
 }  // namespace
 
-bool IsPythonSpace(char32_t code) {
-  return (code >= 0x1c && code <= 0x1f) || IsWhitespace(code);
-}
+bool IsPythonSpace(char32_t code) { return (code >= 0x1c && code <= 0x1f) || IsWhitespace(code); }
 
 int64_t CharacterCount(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });

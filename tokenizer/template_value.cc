@@ -16,9 +16,9 @@ Status TooDeep() {
 }
 
 // The names of the kinds in their order in the variant.
-constexpr const char* kTypeNames[] = {"Undefined", "NoneType", "bool",      "int",  "float",
-                                      "str",       "list",     "dict",      "Namespace",
-                                      "generator", "LoopContext", "method", "Macro", "function"};
+constexpr const char* kTypeNames[] = {"Undefined",   "NoneType", "bool",  "int",       "float",
+                                      "str",         "list",     "dict",  "Namespace", "generator",
+                                      "LoopContext", "method",   "Macro", "function"};
 
 Result<std::string> JoinedRepr(const Values& items) {
   std::string out;
@@ -80,9 +80,7 @@ Value Value::Generated(Values items) {
   return OfRef(GeneratorRef(std::make_shared<Generator>(Generator{std::move(items), false})));
 }
 
-bool Value::IsNumber() const { return integer() != nullptr || As<bool>() || As<double>(); }
-
-const int64_t* Value::integer() const { return As<int64_t>(); }
+bool ValueKind::IsNumber() const { return As<int64_t>() || As<bool>() || As<double>(); }
 
 Result<int64_t> Value::ToInt(std::string_view what) const {
   if (const int64_t* const whole = As<int64_t>()) return *whole;
@@ -117,7 +115,7 @@ int Value::depth() const {
   return As<MethodRef>() != nullptr ? (*As<MethodRef>())->of->depth() + 1 : 0;
 }
 
-std::string Value::TypeName() const {
+std::string ValueKind::TypeName() const {
   if (IsList() && (*As<ListRef>())->tuple) return "tuple";
   return kTypeNames[data_.index()];
 }
@@ -192,8 +190,8 @@ Result<bool> Less(const Value& a, const Value& b) {
     }
     return a.items().size() < b.items().size();
   }
-  return Fail(InvalidArgument(
-      fmt::format("a {} and a {} have no order", a.TypeName(), b.TypeName())));
+  return Fail(
+      InvalidArgument(fmt::format("a {} and a {} have no order", a.TypeName(), b.TypeName())));
 }
 
 const Value* FindMember(const Members& members, const Value& key) {

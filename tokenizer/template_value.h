@@ -67,7 +67,35 @@ using MacroRef = const Statement*;
 struct GlobalFunction;
 using FunctionPointer = const GlobalFunction*;
 
-class Value {
+// What a value is.
+class ValueKind {
+ public:
+  template <typename T>
+  const T* As() const {
+    return std::get_if<T>(&data_);
+  }
+  bool IsUndefined() const { return As<Undefined>() != nullptr; }
+  bool IsNone() const { return As<NoneValue>() != nullptr; }
+  bool IsText() const { return As<TextRef>() != nullptr; }
+  bool IsList() const { return As<ListRef>() != nullptr; }
+  bool IsDict() const { return As<DictRef>() != nullptr; }
+  // An int, a float or, as in Python, a bool.
+  bool IsNumber() const;
+  // As Python's type() names it: "str".
+  std::string TypeName() const;
+
+ protected:
+  using Data =
+      std::variant<Undefined, NoneValue, bool, int64_t, double, TextRef, ListRef, DictRef,
+                   NamespaceRef, GeneratorRef, LoopRef, MethodRef, MacroRef, FunctionPointer>;
+  ValueKind() = default;
+  explicit ValueKind(Data data) : data_(std::move(data)) {}
+
+ private:
+  Data data_;
+};
+
+class Value : public ValueKind {
  public:
   static constexpr int kMaxDepth = 100;
 
@@ -89,36 +117,21 @@ class Value {
     return Value(Data(std::move(ref)));
   }
 
-  template <typename T>
-  const T* As() const {
-    return std::get_if<T>(&data_);
-  }
-  bool IsUndefined() const { return As<Undefined>() != nullptr; }
-  bool IsNone() const { return As<NoneValue>() != nullptr; }
-  bool IsText() const { return As<TextRef>() != nullptr; }
-  bool IsList() const { return As<ListRef>() != nullptr; }
-  bool IsDict() const { return As<DictRef>() != nullptr; }
-  bool IsNumber() const;  // bool, too, as in Python
-  // REQUIRES: IsText().
+  // REQUIRES: IsText(), IsList(), IsDict().
   const std::string& text() const { return **As<TextRef>(); }
   const Values& items() const { return (*As<ListRef>())->items; }
   const Members& members() const { return (*As<DictRef>())->members; }
-  // An int or a bool; a number of any kind.
-  const int64_t* integer() const;
+  // An int; null for all others.
+  const int64_t* integer() const { return As<int64_t>(); }
+  // An int or a bool. Errors: kInvalidArgument, where `what` is neither.
   Result<int64_t> ToInt(std::string_view what) const;
   double real() const;  // REQUIRES: IsNumber()
 
   bool Truth() const;
   int depth() const;
-  // As Python's type() names it: "str".
-  std::string TypeName() const;
 
  private:
-  using Data = std::variant<Undefined, NoneValue, bool, int64_t, double, TextRef, ListRef, DictRef,
-                            NamespaceRef, GeneratorRef, LoopRef, MethodRef, MacroRef,
-                            FunctionPointer>;
-  explicit Value(Data data) : data_(std::move(data)) {}
-  Data data_;
+  explicit Value(Data data) : ValueKind(std::move(data)) {}
 };
 
 // As Python prints it, and as it writes it within a list. Errors: what has no such text.

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cli/chat_history.h"
+#include "cli/input_files.h"
 #include "tokenizer/tokenizer.h"
 
 namespace meshwright::cli {
@@ -20,9 +21,10 @@ using Tokens = std::vector<uint32_t>;
 // Characters are tokens, and "</s>" is 5.
 std::string Characters() {
   nlohmann::json vocabulary = {{"a", 0}, {"b", 1}, {"c", 2}, {"\n", 3}, {"!", 4}, {"</s>", 5}};
-  return nlohmann::json{{"version", "1.0"},
-                        {"added_tokens", nlohmann::json::array()},
-                        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}}
+  return nlohmann::json{
+      {"version", "1.0"},
+      {"added_tokens", nlohmann::json::array()},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}}
       .dump();
 }
 
@@ -71,8 +73,9 @@ TEST_F(TokenFilesOf, TextsAreDocuments) {
 }
 
 TEST_F(TokenFilesOf, LinesAreTextsOrConversations) {
-  Write("x.jsonl", "{\"text\":\"ab\"}\n\n{\"messages\":[{\"role\":\"user\",\"content\":\"c\"},"
-                   "{\"role\":\"assistant\",\"content\":\"a\"}]}\n{\"text\":\"\"}");
+  Write("x.jsonl",
+        "{\"text\":\"ab\"}\n\n{\"messages\":[{\"role\":\"user\",\"content\":\"c\"},"
+        "{\"role\":\"assistant\",\"content\":\"a\"}]}\n{\"text\":\"\"}");
   request_.files = {folder_.File("x.jsonl")};
   request_.format = "jsonl";
   EXPECT_THAT(Made(MakeTokenFiles(request_).value().paths), ElementsAre(0, 1, 5, 2, 4, 0, 4, 5));
@@ -138,6 +141,32 @@ TEST_F(TokenFilesOf, ErrorsNameFileAndLine) {
   EXPECT_THAT(ErrorOf(), HasSubstr("x.jsonl: the text is not UTF-8 at byte 1"));
   request_.tokenizer = folder_.File("none");
   EXPECT_THAT(ErrorOf(), HasSubstr("none"));
+}
+
+TEST_F(TokenFilesOf, AreWhatAJobReads) {
+  Write("x.txt", "abcab");
+  Write("y.txt", "ab");
+  config::JobConfig config;
+  config.dataset_path = folder_.File("x.txt");
+  config.validation_path = folder_.File("y.txt");
+  config.dataset_format = "text";
+  EXPECT_THAT(FindInputFiles(config).error().message(),
+              HasSubstr("\"text\", so training.tokenizer has to name"));
+  config.tokenizer = folder_.path();
+  const InputFiles files = FindInputFiles(config).value();
+  ASSERT_EQ(files.dataset.fields.size(), 1u);
+  const ir::DataField& field = files.dataset.fields[0];
+  EXPECT_EQ(field.element, ir::Element::kU16);
+  ASSERT_EQ(field.slices.size(), 1u);
+  EXPECT_EQ(field.slices[0].items, 6);  // and the end of the text
+  ASSERT_EQ(field.validation.size(), 1u);
+  EXPECT_EQ(field.validation[0].items, 3);
+  config.train.sequence = 2;
+  EXPECT_TRUE(CheckInputData(config, files.dataset, 6).ok());
+  EXPECT_THAT(CheckInputData(config, files.dataset, 5).message(), HasSubstr("token 5"));
+  // A dry run makes no tokens.
+  config.dataset_path = folder_.File("none.txt");
+  EXPECT_TRUE(CheckInputDataIfAny(config, 6).ok());
 }
 
 TEST(ChatHistory, IsTheMessagesOfATemplate) {

@@ -65,7 +65,8 @@ TEST(ChatTemplate, SaysWhatJinjaSays) {
 
 TEST(ChatTemplate, WhatItDoesNotExecuteIsNamed) {
   EXPECT_THAT(ChatErrorOf("a\n{% include 'x' %}"), HasSubstr("line 2: this tag is not executed"));
-  EXPECT_THAT(ChatErrorOf("{{ 1 | frobnicate }}"), HasSubstr("no such filter here: at 'frobnicate'"));
+  EXPECT_THAT(ChatErrorOf("{{ 1 | frobnicate }}"),
+              HasSubstr("no such filter here: at 'frobnicate'"));
   EXPECT_THAT(ChatErrorOf("{{ 1 is frob }}"), HasSubstr("no such test here: at 'frob'"));
   EXPECT_THAT(ChatErrorOf("{% for x in y recursive %}{% endfor %}"), HasSubstr("'recursive'"));
   EXPECT_THAT(ChatErrorOf("{{ f(*a) }}"), HasSubstr("arguments by '*'"));
@@ -87,13 +88,16 @@ TEST(ChatTemplate, RunsWithinBounds) {
   const TemplateLimits small = {.steps = 100'000, .text_bytes = 10'000, .depth = 300};
   for (const char* endless :
        {"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
-        "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+        "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor "
+        "%}",
         "{% for i in range(9999) %}0123456789{% endfor %}",
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}",
-        "{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = n.l + n.l %}{% endfor %}",
+        "{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = n.l + n.l %}{% endfor "
+        "%}",
         "{{ 'a' * 999999999 }}", "{{ [1] * 999999999 }}", "{{ 'aaaa'.replace('', 'b' * 9999) }}",
-        "{{ range(1000000) }}", "{{ ('a' * 9000) | indent(4000) ~ ('b\n' * 4000) | indent(4000) }}"}) {
+        "{{ range(1000000) }}",
+        "{{ ('a' * 9000) | indent(4000) ~ ('b\n' * 4000) | indent(4000) }}"}) {
     const auto made = RenderChat(endless, "[]", small);
     ASSERT_FALSE(made.has_value()) << endless;
     EXPECT_EQ(made.error().code(), StatusCode::kResourceExhausted) << made.error().message();
@@ -154,7 +158,8 @@ TEST(ChatTemplate, KnowsWhereAnswersStand) {
                       "{% generation %}{{ m.content }}.{% endgeneration %}{% endif %}{% endfor %}"),
               ElementsAre("b.", "dd."));
   const auto changed =
-      ChatTemplate::Parse("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}")
+      ChatTemplate::Parse(
+          "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}")
           .value()
           .RenderWithAnswers({.messages = messages});
   ASSERT_FALSE(changed.has_value());
@@ -173,9 +178,10 @@ TEST(ChatTemplate, ComesFromAFolder) {
     return text.has_value() ? text->text : text.error().message();
   };
   EXPECT_THAT(render(), HasSubstr("has no chat template: neither a chat_template.jinja"));
-  write("tokenizer_config.json",
-        R"({"bos_token":{"content":"<s>"},"chat_template":[{"name":"default","template":"1{{ bos_token }}"},)"
-        R"({"name":"tools","template":"2{{ messages[0].content }}"}]})");
+  write(
+      "tokenizer_config.json",
+      R"({"bos_token":{"content":"<s>"},"chat_template":[{"name":"default","template":"1{{ bos_token }}"},)"
+      R"({"name":"tools","template":"2{{ messages[0].content }}"}]})");
   EXPECT_EQ(render(), "1<s>");
   EXPECT_EQ(render("tools"), "2Hi");
   EXPECT_THAT(render("rag"), HasSubstr("no chat template 'rag'; it has default, tools"));
@@ -187,7 +193,8 @@ TEST(ChatTemplate, ComesFromAFolder) {
   write("tokenizer_config.json", "{\n x");
   EXPECT_THAT(render(), HasSubstr("tokenizer_config.json"));
   const ChatTemplate plain = ChatTemplate::Parse("x").value();
-  EXPECT_THAT(plain.Render({.messages = "{}"}).error().message(), HasSubstr("messages: is no list"));
+  EXPECT_THAT(plain.Render({.messages = "{}"}).error().message(),
+              HasSubstr("messages: is no list"));
   EXPECT_THAT(plain.Render({.messages = "[\n1,,]"}).error().message(), HasSubstr("messages: "));
   EXPECT_THAT(plain.Render({.messages = "[]", .variables = "[]"}).error().message(),
               HasSubstr("variables"));

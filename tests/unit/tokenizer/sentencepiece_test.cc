@@ -136,7 +136,7 @@ std::string WireNumber(int number, uint64_t value) {
 
 std::string PieceOf(const std::string& text, PieceKind kind) {
   return WireMessage(1, WireMessage(1, text) + std::string("\x15\0\0\x80\xbf", 5) +
-                        WireNumber(3, static_cast<uint64_t>(kind)));
+                            WireNumber(3, static_cast<uint64_t>(kind)));
 }
 
 std::string PieceErrorOf(const std::string& model) {
@@ -155,15 +155,21 @@ TEST(SentencePieceFile, WhatIsWrongIsNamed) {
   EXPECT_THAT(PieceErrorOf(good + PieceOf("\xff", PieceKind::kNormal)), HasSubstr("not UTF-8"));
   EXPECT_THAT(PieceErrorOf(good + PieceOf("<0x41>", PieceKind::kByte)),
               HasSubstr("piece 2 ('<0x41>') is a byte, but trainer_spec.byte_fallback is false"));
-  EXPECT_THAT(PieceErrorOf(good + PieceOf("<0x4>", PieceKind::kByte)), HasSubstr("is of type BYTE"));
+  EXPECT_THAT(PieceErrorOf(good + PieceOf("<0x4>", PieceKind::kByte)),
+              HasSubstr("is of type BYTE"));
   EXPECT_THAT(PieceErrorOf(good + WireMessage(2, WireNumber(35, 1))), HasSubstr("0 of 256 bytes"));
   EXPECT_THAT(PieceErrorOf(good + PieceOf("?", PieceKind::kUnknown)), HasSubstr("and piece 0 is"));
-  EXPECT_THAT(PieceErrorOf(good + WireMessage(1, WireMessage(1, "b") + std::string("\x15\0\0\x80\x7f", 5))),
-              HasSubstr("its score is no number"));
-  EXPECT_THAT(PieceErrorOf(good + WireMessage(2, WireNumber(3, 3))), HasSubstr("model_type is WORD"));
-  EXPECT_THAT(PieceErrorOf(good + WireMessage(2, WireNumber(24, 1))), HasSubstr("treat_whitespace_as_suffix"));
-  EXPECT_THAT(PieceErrorOf(good + WireMessage(3, WireMessage(2, "abc"))), HasSubstr("precompiled_charsmap"));
-  EXPECT_THAT(PieceErrorOf(good + WireMessage(5, WireMessage(2, "abc"))), HasSubstr("denormalizer_spec"));
+  EXPECT_THAT(
+      PieceErrorOf(good + WireMessage(1, WireMessage(1, "b") + std::string("\x15\0\0\x80\x7f", 5))),
+      HasSubstr("its score is no number"));
+  EXPECT_THAT(PieceErrorOf(good + WireMessage(2, WireNumber(3, 3))),
+              HasSubstr("model_type is WORD"));
+  EXPECT_THAT(PieceErrorOf(good + WireMessage(2, WireNumber(24, 1))),
+              HasSubstr("treat_whitespace_as_suffix"));
+  EXPECT_THAT(PieceErrorOf(good + WireMessage(3, WireMessage(2, "abc"))),
+              HasSubstr("precompiled_charsmap"));
+  EXPECT_THAT(PieceErrorOf(good + WireMessage(5, WireMessage(2, "abc"))),
+              HasSubstr("denormalizer_spec"));
   EXPECT_THAT(PieceErrorOf(good + "\x0b"), HasSubstr("wire type 3"));
   EXPECT_THAT(PieceErrorOf(good + "\x0a\x7f"), HasSubstr("field 1 has 127 bytes; 0 are left"));
 }
@@ -171,10 +177,10 @@ TEST(SentencePieceFile, WhatIsWrongIsNamed) {
 // What stands beside a model in its folder.
 TEST(Tokenizer, PutsTokensAroundPiecesAsTheFolderSays) {
   const TempDir folder = TempDir::Make().value();
-  const std::string model = PieceOf("<unk>", PieceKind::kUnknown) +
-                            PieceOf("<s>", PieceKind::kControl) +
-                            PieceOf("</s>", PieceKind::kControl) +
-                            PieceOf("\u2581", PieceKind::kNormal) + PieceOf("a", PieceKind::kNormal);
+  const std::string model =
+      PieceOf("<unk>", PieceKind::kUnknown) + PieceOf("<s>", PieceKind::kControl) +
+      PieceOf("</s>", PieceKind::kControl) + PieceOf("\u2581", PieceKind::kNormal) +
+      PieceOf("a", PieceKind::kNormal);
   ASSERT_TRUE(WriteFileAtomic(folder.File("tokenizer.model"), model).ok());
   EXPECT_THAT(Tokenizer::Load(folder.path()).value().Encode("a").value(), ElementsAre(3, 4));
   const auto with = [&](const nlohmann::json& config) {
