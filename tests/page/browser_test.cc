@@ -16,8 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kLong = 1'000'000;
-
 class Page : public PageFixture {
  protected:
   void Look() {
