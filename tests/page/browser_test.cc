@@ -113,7 +113,7 @@ TEST_F(Page, ButtonsHaveTheirEffect) {
       "[...document.querySelectorAll('.stat')].some((s) => "
       "/Checkpoint\\s+step/.test(s.innerText))");
   ClickButton("Pause");
-  ExpectText("paused");
+  Expect("document.querySelector('.head .pill').dataset.state === 'PAUSED'");
   EXPECT_EQ(cluster_->client().Get(id).value().state, client::JobState::kPaused);
   ClickButton("Resume");
   Expect("document.querySelector('.head .pill').dataset.state === 'RUNNING'");
