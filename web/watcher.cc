@@ -9,8 +9,8 @@
 namespace meshwright::web {
 namespace {
 
-constexpr int64_t kMostEvents = 100;  // that are looked at again; more at once are a resync
-constexpr size_t kMostSteps = 500;    // of a job at once; older ones are left out
+constexpr int64_t kMostEventsTold = 100;  // that are looked at again; more at once are a resync
+constexpr size_t kMostSteps = 500;        // of a job at once; older ones are left out
 constexpr size_t kMostSampledJobs = 32;
 
 // What is in `now` behind the last event of `before`; none: it is not there any more.
@@ -87,7 +87,7 @@ void Watcher::TellChanges(const ClusterState& state) {
 }
 
 void Watcher::TellEvents() {
-  auto now = cluster_.Events(0, kMostEvents);
+  auto now = cluster_.Events(0, kMostEventsTold);
   if (!now) return;
   const auto news = NewEvents(events_, *now);
   events_ = *std::move(now);

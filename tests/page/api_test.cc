@@ -11,8 +11,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kLong = 1'000'000;
-
 class PageApi : public PageFixture {
  protected:
   std::string StateOf(int64_t id) {

@@ -16,6 +16,8 @@
 
 namespace meshwright::testing {
 
+inline constexpr int64_t kLong = 1'000'000;  // steps of a job that does not end by itself
+
 class PageFixture : public ::testing::Test {
  protected:
   void Begin(std::vector<std::string> controller_args = {}) {

@@ -142,6 +142,7 @@ function open() {
 
 addEventListener('hashchange', () => {
   open();
-  main.focus({preventScroll: false});
+  main.focus({preventScroll: true});
+  scrollTo(0, 0);
 });
 open();

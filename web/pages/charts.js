@@ -27,10 +27,16 @@ function extent(values) {
   return [least, most];
 }
 
+function quantile(values, share) {
+  const sorted = values.filter((value) => value !== null && Number.isFinite(value)).sort((a, b) => a - b);
+  return sorted[Math.floor(share * (sorted.length - 1))];
+}
+
 export class Chart {
-  // x, y: {name, format}. fromZero: the axis begins there. height: in pixels.
-  constructor({title, x, y, height = 180, fromZero = false}) {
-    Object.assign(this, {title, x, y, height, fromZero, at: -1, xs: [], lines: [], band: null});
+  // x, y: {name, format}. fromZero: the axis begins there. calm: a few values far above all others do not
+  // set the scale. height: in pixels.
+  constructor({title, x, y, height = 180, fromZero = false, calm = false}) {
+    Object.assign(this, {title, x, y, height, fromZero, calm, at: -1, xs: [], lines: [], band: null});
     this.output = h('output', {class: 'at', 'aria-live': 'polite'});
     this.graph = svg('svg', {class: 'chart', height, tabindex: 0, role: 'img'});
     this.table = h('table', {class: 'numbers'});
@@ -63,13 +69,14 @@ export class Chart {
       this.graph.append(svg('text', {x: width / 2, y: this.height / 2, class: 'nothing'}, 'nothing yet'));
       return;
     }
+    if (this.calm) high = Math.min(high, 1.5 * quantile(values, 0.98));
     if (this.fromZero) low = Math.min(0, low);
     const pad = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
     low = this.fromZero && low === 0 ? 0 : low - pad;
     high += pad;
     const plot = {width: width - kMargin.left - kMargin.right, height: this.height - kMargin.top - kMargin.bottom};
     this.px = (x) => kMargin.left + (right > left ? (x - left) / (right - left) : 0.5) * plot.width;
-    this.py = (y) => kMargin.top + plot.height - ((y - low) / (high - low)) * plot.height;
+    this.py = (y) => kMargin.top + plot.height - ((Math.min(y, high) - low) / (high - low)) * plot.height;
     this.drawAxes(left, right, low, high, plot);
     if (this.band) this.graph.append(svg('path', {class: 'band', d: this.bandPath()}));
     this.lines.forEach((line, index) => this.drawLine(line, index));

@@ -42,6 +42,7 @@ export function number(value, digits = 4) {
 
 export function count(value) {
   if (!Number.isFinite(value)) return kNone;
+  if (Math.abs(value) < 10) return number(value, 3);
   for (const [unit, size] of [['G', 1e9], ['M', 1e6], ['k', 1e4]]) {
     const scale = unit === 'k' ? 1e3 : size;
     if (Math.abs(value) >= size) return `${Number((value / scale).toPrecision(3))} ${unit}`;

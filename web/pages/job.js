@@ -101,8 +101,8 @@ export class Job {
     this.charts = {
       loss: new Chart({title: 'Loss', x: steps, y: loss, height: 300}),
       speed: new Chart({title: 'Tokens per second', x: steps, y: {format: (y) => count(y)}, height: 150, fromZero: true}),
-      time: new Chart({title: 'Step time', x: steps, y: {format: (y) => seconds(y)}, height: 150, fromZero: true}),
-      norm: new Chart({title: 'Gradient norm', x: steps, y: loss, height: 150}),
+      time: new Chart({title: 'Step time', x: steps, y: {format: (y) => seconds(y)}, height: 150, fromZero: true, calm: true}),
+      norm: new Chart({title: 'Gradient norm', x: steps, y: loss, height: 150, calm: true}),
       rate: new Chart({title: 'Learning rate', x: steps, y: {format: (y) => number(y, 3)}, height: 150, fromZero: true}),
     };
     this.memory = h('div', {class: 'memory'});

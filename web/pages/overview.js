@@ -209,7 +209,7 @@ export class Overview {
         this.tiles.set(name, link);
         this.grid.append(h('li', {}, link));
       }
-      const text = `${name} on ${host}: ${state.toLowerCase()}, ${busy} of ${devices} devices at work${note ? `, ${note}` : ''}`;
+      const text = `${name} on ${host.split('/')[0]}: ${state.toLowerCase()}, ${busy} of ${devices} devices at work${note ? `, ${note}` : ''}`;
       mark(link, 'aria-label', text);
       mark(link, 'title', text);
       mark(link, 'data-use', useOf(state, busy, devices));
@@ -264,6 +264,6 @@ function useOf(state, busy, devices) {
 
 // Axes of one device say nothing.
 export function shortLayout(layout) {
-  const words = (layout || '').split(' ').filter((word) => word && !/=(1|0|none|)$/.test(word));
+  const words = (layout || '').split(' ').filter((word) => word && !/=(1|0|none|)$/.test(word) && !word.startsWith('schedule='));
   return words.slice(0, 5).join(' ') || (layout ? 'one device' : '–');
 }

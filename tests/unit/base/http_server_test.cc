@@ -25,7 +25,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-UniqueFd Connect(int port) {
+UniqueFd OpenTo(int port) {
   UniqueFd connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval timeout{10, 0};
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -39,12 +39,12 @@ UniqueFd Connect(int port) {
   return connection;
 }
 
-void Send(const UniqueFd& connection, const std::string& text) {
+void SendRaw(const UniqueFd& connection, const std::string& text) {
   EXPECT_EQ(send(connection.get(), text.data(), text.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(text.size()));
 }
 
-std::string ReadAll(const UniqueFd& connection) {
+std::string ReadToEnd(const UniqueFd& connection) {
   std::string answer;
   std::array<char, 65536> block;
   for (ssize_t got = 0; (got = read(connection.get(), block.data(), block.size())) > 0;) {
@@ -53,10 +53,10 @@ std::string ReadAll(const UniqueFd& connection) {
   return answer;
 }
 
-std::string Ask(int port, const std::string& request) {
-  const UniqueFd connection = Connect(port);
-  Send(connection, request);
-  return ReadAll(connection);
+std::string AskRaw(int port, const std::string& request) {
+  const UniqueFd connection = OpenTo(port);
+  SendRaw(connection, request);
+  return ReadToEnd(connection);
 }
 
 bool ComesTrue(const std::atomic<bool>& flag) {
@@ -83,37 +83,37 @@ std::unique_ptr<HttpServer> EchoServer() {
 
 TEST(HttpServer, HandsOverRequestsWhole) {
   const auto server = EchoServer();
-  EXPECT_THAT(Ask(server->port(),
-                  "POST /p%20q?a=1%262&b=3 HTTP/1.1\r\nHost: x\r\nX-Word: yes\r\n"
-                  "Cookie: a=b; id=seven\r\nContent-Length: 5\r\n\r\nhello"),
+  EXPECT_THAT(AskRaw(server->port(),
+                     "POST /p%20q?a=1%262&b=3 HTTP/1.1\r\nHost: x\r\nX-Word: yes\r\n"
+                     "Cookie: a=b; id=seven\r\nContent-Length: 5\r\n\r\nhello"),
               EndsWith("POST /p q q=a=1%262&b=3 a=1&2 h=yes c=seven [hello]"));
-  EXPECT_THAT(Ask(server->port(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), EndsWith("[]"));
+  EXPECT_THAT(AskRaw(server->port(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), EndsWith("[]"));
 }
 
 TEST(HttpServer, BodiesAreBoundedBeforeTheyAreRead) {
   const auto server = EchoServer();
-  EXPECT_THAT(Ask(server->port(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n"),
+  EXPECT_THAT(AskRaw(server->port(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n"),
               StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(Ask(server->port(),
-                  "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+  EXPECT_THAT(AskRaw(server->port(),
+                     "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
               StartsWith("HTTP/1.1 411 "));
   const std::string whole = fmt::format(
       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{}", std::string(1000, 'b'));
-  EXPECT_THAT(Ask(server->port(), whole), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(AskRaw(server->port(), whole), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST(HttpServer, HeadersAreBounded) {
   const auto server = EchoServer();
-  const UniqueFd connection = Connect(server->port());
+  const UniqueFd connection = OpenTo(server->port());
   const std::string request =
       fmt::format("GET / HTTP/1.1\r\nHost: x\r\nX-Word: {}\r\n\r\n", std::string(40'000, 'w'));
   (void)send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL);
-  EXPECT_THAT(ReadAll(connection), ::testing::Not(HasSubstr("200 OK")));
+  EXPECT_THAT(ReadToEnd(connection), ::testing::Not(HasSubstr("200 OK")));
 }
 
 TEST(HttpServer, ABodyThatDoesNotComeIsNotWaitedForLong) {
   const auto server = EchoServer();
-  EXPECT_THAT(Ask(server->port(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nfour"),
+  EXPECT_THAT(AskRaw(server->port(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nfour"),
               StartsWith("HTTP/1.1 400 "));
 }
 
@@ -129,12 +129,12 @@ TEST(HttpServer, SurvivesBytesThatAreNoRequest) {
     for (int changes = 0; changes < 4; ++changes) {
       bytes[random() % bytes.size()] = static_cast<char>(random() % 256);
     }
-    const UniqueFd connection = Connect(server->port());
+    const UniqueFd connection = OpenTo(server->port());
     (void)send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     shutdown(connection.get(), SHUT_WR);
-    (void)ReadAll(connection);
+    (void)ReadToEnd(connection);
   }
-  EXPECT_THAT(Ask(server->port(), valid), EndsWith("[ok]"));
+  EXPECT_THAT(AskRaw(server->port(), valid), EndsWith("[ok]"));
 }
 
 TEST(HttpServer, AStreamLastsUntilItsReaderHasGone) {
@@ -151,8 +151,8 @@ TEST(HttpServer, AStreamLastsUntilItsReaderHasGone) {
                         return reply;
                       }).value();
   {
-    const UniqueFd connection = Connect(server->port());
-    Send(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    const UniqueFd connection = OpenTo(server->port());
+    SendRaw(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     std::array<char, 4096> block;
     ASSERT_GT(read(connection.get(), block.data(), block.size()), 0);
   }
@@ -174,8 +174,8 @@ TEST(HttpServer, AReaderThatDoesNotReadIsDropped) {
                         };
                         return reply;
                       }).value();
-  const UniqueFd connection = Connect(server->port());
-  Send(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const UniqueFd connection = OpenTo(server->port());
+  SendRaw(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(ComesTrue(dropped));
 }
 
@@ -218,7 +218,7 @@ TEST(HttpRequest, TakesAnyTextAsAFormOrACookie) {
   const std::string letters = "a=&%+;0f \"\n\xff";
   for (int i = 0; i < 20'000; ++i) {
     HttpRequest request;
-    for (uint32_t length = random() % 24; length > 0; --length) {
+    for (auto length = random() % 24; length > 0; --length) {
       request.query += letters[random() % letters.size()];
     }
     request.headers["cookie"] = request.query;
@@ -237,7 +237,8 @@ TEST(MetricsServer, AGuardStandsBeforeMetricsAndRoutesButNotBeforeHealth) {
     return request.Header("authorization") == "Bearer t" ? OkStatus() : Unauthenticated("a token");
   });
   const auto get = [&server](const std::string& path, const std::string& header = "") {
-    return Ask(server->port(), fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n{}\r\n", path, header));
+    return AskRaw(server->port(),
+                  fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n{}\r\n", path, header));
   };
   for (const char* path : {"/metrics", "/closed"}) {
     EXPECT_THAT(get(path), StartsWith("HTTP/1.1 401 ")) << path;
@@ -251,11 +252,11 @@ TEST(MetricsServer, ASiteAnswersWhatNobodyElseDoes) {
   MetricsRegistry registry;
   const auto server = MetricsServer::Start({}, registry).value();
   server->SetSite(Echo);
-  EXPECT_THAT(Ask(server->port(), "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"),
+  EXPECT_THAT(AskRaw(server->port(), "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"),
               EndsWith("[hi]"));
-  EXPECT_THAT(Ask(server->port(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_THAT(AskRaw(server->port(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
               HasSubstr("version=0.0.4"));
-  EXPECT_THAT(Ask(server->port(), "POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_THAT(AskRaw(server->port(), "POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
               StartsWith("HTTP/1.1 405 "));
 }
 

@@ -260,14 +260,13 @@ TEST_F(SiteTest, TheDescriptionIsOfTheseAnswers) {
     }
   }
   const auto& schemas = api["components"]["schemas"];
-  for (const auto& [name, value] : Get("/api/v1/jobs")[0].items()) {
-    EXPECT_TRUE(schemas["Job"]["properties"].contains(name)) << name;
-  }
-  for (const auto& [name, value] : Get("/api/v1/workers")[0].items()) {
-    EXPECT_TRUE(schemas["Worker"]["properties"].contains(name)) << name;
-  }
-  for (const auto& [name, value] : Get("/api/v1/overview").items()) {
-    EXPECT_TRUE(schemas["Overview"]["properties"].contains(name)) << name;
+  const std::pair<const char*, Json> answers[] = {{"Job", Get("/api/v1/jobs")[0]},
+                                                  {"Worker", Get("/api/v1/workers")[0]},
+                                                  {"Overview", Get("/api/v1/overview")}};
+  for (const auto& [schema, answer] : answers) {
+    for (const auto& [name, value] : answer.items()) {
+      EXPECT_TRUE(schemas[schema]["properties"].contains(name)) << name;
+    }
   }
 }
 
