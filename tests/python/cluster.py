@@ -12,7 +12,7 @@ import tempfile
 BINARY = os.environ["MESHWRIGHT_BINARY"]
 ACTOR_WORKER = os.environ["MESHWRIGHT_ACTOR_WORKER"]
 
-TEXT = "The quick brown fox jumps over the lazy dog. " * 400
+TEXT = "The quick brown fox jumps over the lazy dog. " * 7000  # more than is hashed whole
 
 JOB = {
     "job": {"name": "small"},
