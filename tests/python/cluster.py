@@ -77,7 +77,7 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def with_keys(job: dict, **sections: dict) -> dict:
+def with_keys(job: dict, /, **sections: dict) -> dict:
     """A copy of a job with other keys."""
     return {
         section: {**job.get(section, {}), **sections.get(section, {})}

@@ -85,6 +85,7 @@ class Jobs(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.cluster = Cluster(2)
+        cls.addClassCleanup(cls.cluster.stop)
         cls.client = Client(cls.cluster.address)
         cls.before = os.getcwd()
         os.chdir(cls.cluster.data)
@@ -93,7 +94,6 @@ class Jobs(unittest.TestCase):
     def tearDownClass(cls) -> None:
         os.chdir(cls.before)
         cls.client.close()
-        cls.cluster.stop()
 
     def test_a_dict_is_submitted_and_followed(self) -> None:
         job = self.client.submit(JOB)
