@@ -137,7 +137,12 @@ TEST(ResolveJob, FilesOfTheControllerAreNotReachable) {
     const ResolvedFile resolved = Resolve(file);
     ASSERT_EQ(resolved.errors.size(), 1u) << path;
     EXPECT_EQ(resolved.errors[0].code, StatusCode::kNotFound) << resolved.errors[0].message;
+    EXPECT_EQ(resolved.errors[0].key, "training.dataset_path") << resolved.errors[0].message;
   }
+  ASSERT_TRUE(WriteFileAtomic(dir->File("config.json"), "{}").ok());
+  file.overrides = {"model.hf_path=\"" + dir->path() + "\""};
+  const ResolvedFile resolved = Resolve(file);
+  EXPECT_EQ(resolved.errors.at(0).code, StatusCode::kNotFound) << resolved.errors[0].message;
 }
 
 // A key that names a file of the client has a row in WantedBy and a line in Mirrored: else a client
