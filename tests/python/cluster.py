@@ -12,7 +12,7 @@ import tempfile
 BINARY = os.environ["MESHWRIGHT_BINARY"]
 ACTOR_WORKER = os.environ["MESHWRIGHT_ACTOR_WORKER"]
 
-TEXT = "The quick brown fox jumps over the lazy dog. " * 400
+TEXT = "The quick brown fox jumps over the lazy dog. " * 7000  # more than is hashed whole
 
 JOB = {
     "job": {"name": "small"},
@@ -77,7 +77,7 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def with_keys(job: dict, **sections: dict) -> dict:
+def with_keys(job: dict, /, **sections: dict) -> dict:
     """A copy of a job with other keys."""
     return {
         section: {**job.get(section, {}), **sections.get(section, {})}

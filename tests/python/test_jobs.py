@@ -1,7 +1,10 @@
 """Jobs: submitted, followed, stopped, paused, and what is wrong with them."""
 
+import json
 import os
 import pathlib
+import shutil
+import struct
 import tempfile
 import time
 import unittest
@@ -65,10 +68,24 @@ def every_op() -> graph.Program:
     return graph.program("all", inputs, body)
 
 
+def write_safetensors(path: pathlib.Path, tensors: dict) -> None:
+    """A file of float32 tensors."""
+    header, at = {}, 0
+    for name, tensor in tensors.items():
+        offsets = [at, at + tensor.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": offsets}
+        at += tensor.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(tensor.tobytes() for tensor in tensors.values())
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 class Jobs(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.cluster = Cluster(2)
+        cls.addClassCleanup(cls.cluster.stop)
         cls.client = Client(cls.cluster.address)
         cls.before = os.getcwd()
         os.chdir(cls.cluster.data)
@@ -77,7 +94,6 @@ class Jobs(unittest.TestCase):
     def tearDownClass(cls) -> None:
         os.chdir(cls.before)
         cls.client.close()
-        cls.cluster.stop()
 
     def test_a_dict_is_submitted_and_followed(self) -> None:
         job = self.client.submit(JOB)
@@ -127,6 +143,46 @@ class Jobs(unittest.TestCase):
                 )
                 self.assertEqual(resolved.errors, [])
                 self.assertNotEqual(resolved.summary, "")
+
+    def test_a_hugging_face_folder_is_sent_with_its_weights(self) -> None:
+        trained = self.client.submit(JOB, {"training.steps": 40})
+        last = trained.wait(timeout=120).loss
+        weights = trained.weights()
+        folder = pathlib.Path("hf")
+        folder.mkdir()
+        sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 256, "n_positions": 16}
+        dropouts = {f"{name}_pdrop": 0.0 for name in ("embd", "attn", "resid")}
+        config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **sizes, **dropouts}
+        (folder / "config.json").write_text(json.dumps(config))
+        job = with_keys(JOB, model={"hf_path": "hf"}, training={"steps": 1})
+        for key in ("name", "dim", "n_layers", "n_heads", "vocab_size"):
+            del job["model"][key]
+        with self.subTest("the configuration alone"):
+            resolved = self.client.resolve(job)
+            self.assertEqual(resolved.errors, [])
+            self.assertEqual(resolved.request.init_weights.sha256, "")
+            self.assertIn("no model.safetensors", "".join(resolved.notes))
+        with self.subTest("one file"):
+            shutil.copy(weights.path, folder / "model.safetensors")
+            begun = self.client.submit(job)
+            self.assertLess(begun.wait(timeout=120).loss, last + 0.5)
+            os.remove(folder / "model.safetensors")
+        with self.subTest("shards"):
+            names = sorted(weights)
+            index = {}
+            for i, part in enumerate((names[::2], names[1::2])):
+                file = f"model-{i + 1:05d}-of-00002.safetensors"
+                write_safetensors(folder / file, {name: weights[name] for name in part})
+                index.update({name: file for name in part})
+            text = json.dumps({"metadata": {"total_size": 0}, "weight_map": index})
+            (folder / "model.safetensors.index.json").write_text(text)
+            again = self.client.submit(job).wait(timeout=120)
+            self.assertEqual(again.loss, begun.info().loss)
+        with self.subTest("weights that do not fit"):
+            (folder / "config.json").write_text(json.dumps({**config, "n_embd": 64}))
+            resolved = self.client.resolve(job)
+            self.assertEqual(len(resolved.errors), 1)
+            self.assertEqual(resolved.errors[0].key, "model.hf_path")
 
     def test_all_errors_of_a_file_come_at_once(self) -> None:
         wrong = with_keys(JOB, training={"stepz": 3, "seq_len": 0}, modl={"x": 1})

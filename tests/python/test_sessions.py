@@ -38,6 +38,7 @@ class Sessions(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.cluster = Cluster(3, "--worker-binary", ACTOR_WORKER)
+        cls.addClassCleanup(cls.cluster.stop)
         cls.client = Client(cls.cluster.address)
 
         cls.shared = cls.client.open(iris())
@@ -46,7 +47,6 @@ class Sessions(unittest.TestCase):
     def tearDownClass(cls) -> None:
         cls.shared.close()
         cls.client.close()
-        cls.cluster.stop()
 
     def test_a_classifier_learns(self) -> None:
         with self.client.open(iris()) as session:
@@ -194,10 +194,7 @@ class Interrupted(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.cluster = Cluster(1)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.cluster.stop()
+        cls.addClassCleanup(cls.cluster.stop)
 
     def interrupt(self, body: str) -> None:
         code = (

@@ -1,9 +1,11 @@
 #include "cli/resolve_job.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "client/program.h"
+#include "config/config_keys.h"
 
 namespace meshwright::cli {
 namespace {
@@ -135,7 +137,30 @@ TEST(ResolveJob, FilesOfTheControllerAreNotReachable) {
     const ResolvedFile resolved = Resolve(file);
     ASSERT_EQ(resolved.errors.size(), 1u) << path;
     EXPECT_EQ(resolved.errors[0].code, StatusCode::kNotFound) << resolved.errors[0].message;
+    EXPECT_EQ(resolved.errors[0].key, "training.dataset_path") << resolved.errors[0].message;
   }
+  ASSERT_TRUE(WriteFileAtomic(dir->File("config.json"), "{}").ok());
+  file.overrides = {"model.hf_path=\"" + dir->path() + "\""};
+  const ResolvedFile resolved = Resolve(file);
+  EXPECT_EQ(resolved.errors.at(0).code, StatusCode::kNotFound) << resolved.errors[0].message;
+}
+
+// A key that names a file of the client has a row in WantedBy and a line in Mirrored: else a client
+// would read what the controller has at that path.
+TEST(ResolveJob, EveryKeyThatNamesAFileIsWanted) {
+  int count = 0;
+  for (const config::ConfigKey& key : config::ConfigKeys()) {
+    if (!key.name.ends_with("path")) continue;
+    const std::string name = fmt::format("{}.{}", key.section, key.name);
+    JobFile file = File("");
+    file.overrides = {name + "=\"some/file\""};
+    const ResolvedFile resolved = Resolve(file);
+    ASSERT_EQ(resolved.wanted.size(), 1u) << name;
+    EXPECT_EQ(resolved.wanted[0].key, name);
+    EXPECT_EQ(resolved.wanted[0].path, "some/file");
+    ++count;
+  }
+  EXPECT_GE(count, 4);
 }
 
 TEST(ResolveJob, ContentsAreCheckedWhereTheyAreHere) {
