@@ -41,8 +41,8 @@ struct PagedPlan {
 Result<PagedPlan> PlanPages(const PagedOptions& options);
 
 // `of` with the programs of the plan in the place of its own, for a client to drive; its pages are
-// in the type that it computes in. Errors: those of client::PagedProgram; kInvalidArgument: a layout
-// with replicas, which would each compute everything.
+// in the type that it computes in. Errors: those of client::PagedProgram; kInvalidArgument: a
+// layout with replicas, which would each compute everything.
 Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunctions& functions,
                                 PagedPlan plan, const std::string& name);
 
