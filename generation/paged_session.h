@@ -36,8 +36,8 @@ struct PagedPlan {
   BatchLimits limits() const;
 };
 
-// Programs for one token, for one of each text, and for a step's. Errors: kInvalidArgument naming
-// the option: below 1, or fewer tokens than texts.
+// Programs for one token, for a few, for one of each text, and for a step's. Errors:
+// kInvalidArgument naming the option: below 1, or fewer tokens than texts.
 Result<PagedPlan> PlanPages(const PagedOptions& options);
 
 // `of` with the programs of the plan in the place of its own, for a client to drive; its pages are
