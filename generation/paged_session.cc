@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,9 @@
 
 namespace meshwright::generation {
 namespace {
+
+// What reads the weights is hardly slower for so many tokens than for one.
+constexpr int64_t kFewTokens = 8;
 
 using client::PagedSize;
 using client::Tensor;
@@ -75,8 +79,9 @@ Result<PagedPlan> PlanPages(const PagedOptions& options) {
   plan.shape.positions = options.positions;
   plan.shape.page_tokens = options.page_tokens;
   plan.shape.pages = options.pages > 0 ? options.pages : options.texts * plan.shape.text_pages();
-  for (const int64_t tokens : {int64_t{1}, options.texts, options.tokens}) {
-    if (!plan.sizes.empty() && plan.sizes.back().tokens == tokens) continue;
+  const std::set<int64_t> sizes = {1, options.texts, std::min(kFewTokens, options.tokens),
+                                   options.tokens};
+  for (const int64_t tokens : sizes) {
     plan.sizes.push_back({tokens, std::min(tokens, options.texts)});
   }
   return plan;

@@ -36,13 +36,13 @@ struct PagedPlan {
   BatchLimits limits() const;
 };
 
-// Programs for one token, for one of each text, and for a step's. Errors: kInvalidArgument naming
-// the option: below 1, or fewer tokens than texts.
+// Programs for one token, for a few, for one of each text, and for a step's. Errors:
+// kInvalidArgument naming the option: below 1, or fewer tokens than texts.
 Result<PagedPlan> PlanPages(const PagedOptions& options);
 
 // `of` with the programs of the plan in the place of its own, for a client to drive; its pages are
-// in the type that it computes in. Errors: those of client::PagedProgram; kInvalidArgument: a layout
-// with replicas, which would each compute everything.
+// in the type that it computes in. Errors: those of client::PagedProgram; kInvalidArgument: a
+// layout with replicas, which would each compute everything.
 Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunctions& functions,
                                 PagedPlan plan, const std::string& name);
 
