@@ -122,6 +122,22 @@ Status CheckStart(const JobConfig& config) {
                   config.load_step));
 }
 
+// Files that the command reads itself, beside the job: here they would be the controller's.
+Status CheckReadHere(const JobConfig& config) {
+  const auto refuse = [](const char* key, const std::string& value) {
+    return InvalidArgument(
+        fmt::format("{} is \"{}\", which `meshwright submit` reads where the file is; take the key "
+                    "out, or submit with the command",
+                    key, value));
+  };
+  if (!config.adapter_path.empty()) return refuse("lora.adapter_path", config.adapter_path);
+  if (config.tokenizer != "byte") return refuse("training.tokenizer", config.tokenizer);
+  for (const char* text : {"text", "jsonl"}) {
+    if (config.dataset_format == text) return refuse("training.dataset_format", text);
+  }
+  return OkStatus();
+}
+
 class Resolver {
  public:
   Resolver(const proto::JobFile& file, const proto::StoreFile& store)
@@ -131,6 +147,7 @@ class Resolver {
     ConfigErrors errors;
     config_ = config::ParseJobConfig(SourceOf(file_), errors);
     if (errors.empty()) errors.Add(CheckStart(config_), config_);
+    if (errors.empty()) errors.Add(CheckReadHere(config_), config_);
     TakeErrors(errors.all(), errors.first().code());
     if (!errors.empty()) return std::move(resolved_);
     resolved_.notes = config_.notes;

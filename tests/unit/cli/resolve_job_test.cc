@@ -155,12 +155,27 @@ TEST(ResolveJob, EveryKeyThatNamesAFileIsWanted) {
     JobFile file = File("");
     file.overrides = {name + "=\"some/file\""};
     const ResolvedFile resolved = Resolve(file);
+    if (name == "lora.adapter_path") {
+      EXPECT_NE(FirstError(resolved).find(name), std::string::npos);
+      continue;
+    }
     ASSERT_EQ(resolved.wanted.size(), 1u) << name;
     EXPECT_EQ(resolved.wanted[0].key, name);
     EXPECT_EQ(resolved.wanted[0].path, "some/file");
     ++count;
   }
   EXPECT_GE(count, 4);
+}
+
+TEST(ResolveJob, WhatTheCommandReadsItselfIsRefused) {
+  for (const char* set : {"training.tokenizer=\"/etc/tokenizer.json\"",
+                          "training.dataset_format=\"jsonl\"",
+                          "training.dataset_format=\"text\""}) {
+    JobFile file = File("");
+    file.overrides = {set};
+    const std::string error = FirstError(Resolve(file));
+    EXPECT_NE(error.find("`meshwright submit`"), std::string::npos) << set << ": " << error;
+  }
 }
 
 TEST(ResolveJob, ContentsAreCheckedWhereTheyAreHere) {
