@@ -1,6 +1,6 @@
 // The page in Debian's Chromium: what it shows, what its buttons do, and that nothing complains.
 //
-// With MESHWRIGHT_PICTURES=FOLDER it writes what it sees there; docs/page.md has some of that.
+// With MESHWRIGHT_PICTURES=FOLDER it writes what it sees there, for docs/page.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
