@@ -161,12 +161,11 @@ struct PlaceQueue {};
 struct Tick {};
 struct Shutdown {};
 
-using Event =
-    std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished, WeightsFile,
-                 CommittedHere, WriteFailed, AttachClient, AskOfClient, AckOfClient, ClientGone,
-                 PlaceQueue, Tick, Shutdown, SpawnActorCall, AskActorCall, StopActorCall,
-                 WatchActorCall, UnwatchActor, PauseJob, ResumeJob, SaveJob, OrderWorker,
-                 PlannedAhead>;
+using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, PlanFinished,
+                           WeightsFile, CommittedHere, WriteFailed, AttachClient, AskOfClient,
+                           AckOfClient, ClientGone, PlaceQueue, Tick, Shutdown, SpawnActorCall,
+                           AskActorCall, StopActorCall, WatchActorCall, UnwatchActor, PauseJob,
+                           ResumeJob, SaveJob, OrderWorker, PlannedAhead>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 

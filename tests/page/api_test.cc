@@ -39,12 +39,7 @@ TEST_F(PageApi, TellsOfAJobAsTheCommandDoes) {
     EXPECT_EQ(curve["rows"][i][0], static_cast<int64_t>(i));
     EXPECT_DOUBLE_EQ(curve["rows"][i][2].get<double>(), followed->steps[i].loss);
   }
-  // Drawn beside the run, so that nothing waits for it.
-  const std::string plan_path = fmt::format("/api/v1/jobs/{}/plan", id);
-  const Deadline drawn = Deadline::After(30'000);
-  while (Get(plan_path).code != 200 && !drawn.expired()) {
-  }
-  const nlohmann::json plan = Json(plan_path);
+  const nlohmann::json plan = AwaitJson(fmt::format("/api/v1/jobs/{}/plan", id));
   EXPECT_EQ(plan["stages"].size(), 1u);
   EXPECT_GT(plan["forecast"]["step_s"].get<double>(), 0);
   EXPECT_THAT(Get(fmt::format("/api/v1/jobs/{}/plan.svg", id)).body, HasSubstr("<svg"));
@@ -54,8 +49,10 @@ TEST_F(PageApi, TellsOfAJobAsTheCommandDoes) {
   EXPECT_THAT(Get("/metrics").body, HasSubstr("meshwright_jobs{"));
   EXPECT_EQ(Get("/readyz").body, "ok\n");
   // What it knows outlives the controller.
-  ASSERT_TRUE(cluster_->RestartController().ok());
-  EXPECT_EQ(Json(fmt::format("/api/v1/jobs/{}/steps", id))["rows"].size(), 40u);
+  ASSERT_TRUE(cluster_->controller().Terminate(10'000).has_value());
+  const Status again = cluster_->RestartController();
+  ASSERT_TRUE(again.ok()) << again;
+  EXPECT_EQ(AwaitJson(fmt::format("/api/v1/jobs/{}/steps", id))["rows"].size(), 40u);
 }
 
 TEST_F(PageApi, OrdersHaveTheirEffect) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "tests/e2e/process_cluster.h"
 #include "tests/page/http_ask.h"
@@ -56,6 +57,14 @@ class PageFixture : public ::testing::Test {
   HttpAnswer Post(const std::string& path, const std::string& headers = "",
                   const std::string& body = "") const {
     return AskHttp(port(), {.method = "POST", .path = path, .headers = headers, .body = body});
+  }
+  // Asks until there is an answer: plans are drawn beside the run, and a controller that has just
+  // been started may have another port.
+  nlohmann::json AwaitJson(const std::string& path) const {
+    const Deadline deadline = Deadline::After(30'000);
+    HttpAnswer answer = Get(path);
+    while (answer.code != 200 && !deadline.expired()) answer = Get(path);
+    return nlohmann::json::parse(answer.body, nullptr, false);
   }
   nlohmann::json Json(const std::string& path) const {
     return nlohmann::json::parse(Get(path).body, nullptr, false);
