@@ -286,6 +286,21 @@ TEST(Args, UnknownWordsGetTheNearestKnownOne) {
   }
 }
 
+TEST(Args, AdaptersAreExportedOrMerged) {
+  const auto exported =
+      Parse<AdapterArgs>({"adapter", "export", "w.safetensors", "out", "--base-model", "gpt2"});
+  EXPECT_EQ(exported.action, AdapterAction::kExport);
+  EXPECT_EQ(exported.base_model, "gpt2");
+  const auto merged = Parse<AdapterArgs>({"adapter", "merge", "w.safetensors", "m.safetensors",
+                                          "--adapter", "dir", "--dtype", "bfloat16"});
+  EXPECT_EQ(merged.action, AdapterAction::kMerge);
+  EXPECT_EQ(merged.adapter, "dir");
+  EXPECT_EQ(merged.dtype, "bfloat16");
+  EXPECT_NE(UsageText({"adapter", "merge", "w.safetensors", "m", "--dtype", "int8"}).find("int8"),
+            std::string::npos);
+  EXPECT_TRUE(Parse<CheckpointArgs>({"checkpoint", "export", "A", "f", "--averages"}).averages);
+}
+
 TEST(Args, ATokenizerEncodesOneThing) {
   EXPECT_NE(UsageText({"tokenizer", "encode", "t.json"}).find("--file or --jsonl"),
             std::string::npos);
