@@ -232,8 +232,8 @@ void ReadShardedParams(const Graph& graph, const Layout& layout,
 
 std::map<std::string, Sharding> WholeOverData(const Layout& layout,
                                               std::map<std::string, Sharding> params) {
-  for (const std::string& axis : ZeroAxes(layout, ZeroKind::kOptimizer)) {
-    for (auto& [name, sharding] : params) sharding = WithoutAxis(std::move(sharding), axis);
+  for (const ir::MeshAxis& axis : DataAxes(layout, layout.degrees[Axis::kData])) {
+    for (auto& [name, sharding] : params) sharding = WithoutAxis(std::move(sharding), axis.name);
   }
   return params;
 }
