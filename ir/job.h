@@ -70,7 +70,7 @@ struct ParallelSpec {
   std::string sharding_pins;
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
   // Tokens whose logits exist at a time, at least; 0: what is worth it on the devices
-  // (planner/head_blocks.h).
+  // (planner/step_pieces.h).
   int64_t head_block_tokens = 0;
   // Where the optimizer's state, and weights, are while nothing reads them: "device" | "host"
   // (planner/tiers.h).
