@@ -325,9 +325,9 @@ TEST_F(SafetensorsTest, ParamsShareATensorByRuns) {
   auto writer = SafetensorsWriter::Create(Path("s"), *tensors);
   ASSERT_TRUE(writer);
   ASSERT_TRUE(WriteLogicalTile(**writer, q, wide, {}, Bytes(Ramp(6))).ok());
-  ASSERT_TRUE(WriteLogicalTile(**writer, v, narrow, {}, Bytes({8, 9})).ok());
+  ASSERT_TRUE(WriteLogicalTile(**writer, v, narrow, {}, Bytes(std::vector<float>{8, 9})).ok());
   EXPECT_EQ((*writer)->Finish().code(), StatusCode::kFailedPrecondition) << "k is not written";
-  ASSERT_TRUE(WriteLogicalTile(**writer, k, narrow, {}, Bytes({6, 7})).ok());
+  ASSERT_TRUE(WriteLogicalTile(**writer, k, narrow, {}, Bytes(std::vector<float>{6, 7})).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   const auto file = SafetensorsFile::Open(Path("s"));
   ASSERT_TRUE(file);
