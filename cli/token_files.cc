@@ -20,7 +20,6 @@
 namespace meshwright::cli {
 namespace {
 
-using nlohmann::json;
 using tokenizer::ChatTemplate;
 using tokenizer::Tokenizer;
 
@@ -78,10 +77,11 @@ std::string FolderOf(const std::string& path) {
 // "eos_token" of tokenizer_config.json, where it is a token.
 std::optional<uint32_t> EndOf(const std::string& folder, const Tokenizer& tokenizer) {
   const auto text = ReadFile(folder + "/tokenizer_config.json");
-  const json config = text ? json::parse(*text, nullptr, false) : json();
+  const nlohmann::json config =
+      text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
   std::vector<std::string> names;
   if (config.is_object() && config.contains("eos_token")) {
-    const json& end = config["eos_token"];
+    const nlohmann::json& end = config["eos_token"];
     if (end.is_string()) names.push_back(end.get<std::string>());
     if (end.is_object()) names.push_back(end.value("content", ""));
   }
@@ -159,7 +159,7 @@ void AddSeparator(const Maker& maker, Ids& ids) {
 }
 
 Status AddLine(const Maker& maker, std::string_view line, Ids& ids) {
-  const json object = json::parse(line, nullptr, false);
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return InvalidArgument("is no JSON object");
   const auto text = object.find("text");
   const auto messages = object.find("messages");
