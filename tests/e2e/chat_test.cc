@@ -19,7 +19,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 constexpr char kChatConfig[] =
-    R"({"model_type":"gpt2","n_embd":32,"n_layer":1,"n_head":4,"vocab_size":128,"n_positions":48,)"
+    R"({"model_type":"gpt2","n_embd":32,"n_layer":1,"n_head":4,"vocab_size":256,"n_positions":48,)"
     R"("resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})";
 
 // Characters of ASCII are tokens; 127 ends a text.
