@@ -96,7 +96,7 @@ class ProgressLine {
 };
 
 // The files of tokens of one path.
-Result<TokenFiles> TokensOf(const config::JobConfig& config, const std::string& path) {
+Result<TokenFiles> FilesOfTokens(const config::JobConfig& config, const std::string& path) {
   TokenFilesRequest request;
   MW_ASSIGN_OR_RETURN(request.files, data::ExpandPath(path, config.folder, ""));
   MW_ASSIGN_OR_RETURN(request.tokenizer, TokenizerOf(config));
@@ -114,7 +114,7 @@ Result<TokenFiles> TokensOf(const config::JobConfig& config, const std::string& 
 Status Tokenize(const config::JobConfig& config, data::FilesRequest& request) {
   for (std::vector<std::string>* paths : {&request.paths, &request.validation_paths}) {
     if (paths->empty()) continue;
-    const auto made = TokensOf(config, paths->front());
+    const auto made = FilesOfTokens(config, paths->front());
     if (!made.has_value()) return OfKeys(made.error(), config);
     if (made->paths.empty()) return InvalidArgument(paths->front() + " has no tokens");
     *paths = made->paths;

@@ -14,7 +14,7 @@ constexpr int kInterrupted = 130;
 
 std::atomic<bool> in_use{false};
 volatile std::sig_atomic_t pressed_flag = 0;
-struct sigaction before = {};
+struct sigaction action_before = {};
 
 void OnInterrupt(int) {
   if (pressed_flag != 0) ::_exit(kInterrupted);
@@ -26,8 +26,8 @@ void OnInterrupt(int) {
 InterruptFlag::InterruptFlag() {
   MW_CHECK(!in_use.exchange(true));
   pressed_flag = 0;
-  ::sigaction(SIGINT, nullptr, &before);
-  if (before.sa_handler == SIG_IGN) return;
+  ::sigaction(SIGINT, nullptr, &action_before);
+  if (action_before.sa_handler == SIG_IGN) return;
   struct sigaction ours = {};
   ours.sa_handler = OnInterrupt;  // without SA_RESTART: a read ends
   ::sigemptyset(&ours.sa_mask);
@@ -35,7 +35,7 @@ InterruptFlag::InterruptFlag() {
 }
 
 InterruptFlag::~InterruptFlag() {
-  ::sigaction(SIGINT, &before, nullptr);
+  ::sigaction(SIGINT, &action_before, nullptr);
   in_use = false;
 }
 

@@ -20,12 +20,11 @@
 namespace meshwright::cli {
 namespace {
 
-using nlohmann::json;
 using tokenizer::ChatTemplate;
 using tokenizer::Tokenizer;
 
 constexpr const char* kMadeBy = "token files 1";  // another number: parts are made otherwise
-constexpr size_t kNameLength = 40;
+constexpr size_t kPartNameLength = 40;
 constexpr int64_t kUint16 = 65'536;
 
 // Bytes [begin, end) of a text.
@@ -78,10 +77,11 @@ std::string FolderOf(const std::string& path) {
 // "eos_token" of tokenizer_config.json, where it is a token.
 std::optional<uint32_t> EndOf(const std::string& folder, const Tokenizer& tokenizer) {
   const auto text = ReadFile(folder + "/tokenizer_config.json");
-  const json config = text ? json::parse(*text, nullptr, false) : json();
+  const nlohmann::json config =
+      text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
   std::vector<std::string> names;
   if (config.is_object() && config.contains("eos_token")) {
-    const json& end = config["eos_token"];
+    const nlohmann::json& end = config["eos_token"];
     if (end.is_string()) names.push_back(end.get<std::string>());
     if (end.is_object()) names.push_back(end.value("content", ""));
   }
@@ -159,7 +159,7 @@ void AddSeparator(const Maker& maker, Ids& ids) {
 }
 
 Status AddLine(const Maker& maker, std::string_view line, Ids& ids) {
-  const json object = json::parse(line, nullptr, false);
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return InvalidArgument("is no JSON object");
   const auto text = object.find("text");
   const auto messages = object.find("messages");
@@ -186,7 +186,7 @@ Status AddLine(const Maker& maker, std::string_view line, Ids& ids) {
 }
 
 // Errors name the line of the part, counted from 1, where there are lines.
-Result<Ids> TokensOf(const Maker& maker, std::string_view part, bool last, int64_t first_line) {
+Result<Ids> TokensOfPart(const Maker& maker, std::string_view part, bool last, int64_t first_line) {
   Ids ids;
   if (maker.format == "text") {
     MW_TRY(AddDocument(maker, part, ids));
@@ -261,10 +261,10 @@ class Work {
     hash.Update(part.last ? "last\n" : "\n");
     hash.Update(text);
     const std::string path =
-        fmt::format("{}/{}.{}", request_.cache, hash.HexDigest().substr(0, kNameLength),
+        fmt::format("{}/{}.{}", request_.cache, hash.HexDigest().substr(0, kPartNameLength),
                     maker_.wide ? "u32" : "u16");
     if (!FileExists(path)) {
-      Result<Ids> ids = TokensOf(maker_, text, part.last, 1);
+      Result<Ids> ids = TokensOfPart(maker_, text, part.last, 1);
       if (!ids.has_value()) return Fail(ErrorOf(part, ids.error()));
       MW_TRY(WriteFileAtomic(path, BytesOf(*ids, maker_.wide)));
       const MutexLock lock(mutex_);
@@ -283,7 +283,7 @@ class Work {
     }
     const std::string_view before = maps_[part.file].text().substr(0, part.begin);
     const int64_t line = std::count(before.begin(), before.end(), '\n') + 1;
-    const Result<Ids> again = TokensOf(maker_, TextOf(part), part.last, line);
+    const Result<Ids> again = TokensOfPart(maker_, TextOf(part), part.last, line);
     return (again.has_value() ? error : again.error()).WithContext(file);
   }
 

@@ -4,7 +4,7 @@
 // is normalised. It is read here by its wire format, since the library that wrote it bundles a
 // protobuf of its own.
 //
-// Thread rule: values. Source: sentencepiece_model.proto of SentencePiece 0.2.
+// Thread rule: values. Source: the ModelProto of SentencePiece 0.2.
 #pragma once
 
 #include <cstdint>

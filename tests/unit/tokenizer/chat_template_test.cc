@@ -178,10 +178,9 @@ TEST(ChatTemplate, ComesFromAFolder) {
     return text.has_value() ? text->text : text.error().message();
   };
   EXPECT_THAT(render(), HasSubstr("has no chat template: neither a chat_template.jinja"));
-  write(
-      "tokenizer_config.json",
-      R"({"bos_token":{"content":"<s>"},"chat_template":[{"name":"default","template":"1{{ bos_token }}"},)"
-      R"({"name":"tools","template":"2{{ messages[0].content }}"}]})");
+  write("tokenizer_config.json", R"({"bos_token":{"content":"<s>"},"chat_template":)"
+                                 R"([{"name":"default","template":"1{{ bos_token }}"},)"
+                                 R"({"name":"tools","template":"2{{ messages[0].content }}"}]})");
   EXPECT_EQ(render(), "1<s>");
   EXPECT_EQ(render("tools"), "2Hi");
   EXPECT_THAT(render("rag"), HasSubstr("no chat template 'rag'; it has default, tools"));
