@@ -156,7 +156,7 @@ struct CheckpointArgs {
   int64_t step = -1;       // which one of a folder; below 0: the newest
   std::string dtype = "";  // kExport: of the weights; empty: as they are
   int64_t most_file_mib = 5 << 10;  // kExport: of each file of a folder
-  bool averages = false;   // kExport: means of weights instead
+  bool averages = false;            // kExport: means of weights instead
 };
 
 struct EvaluateArgs {

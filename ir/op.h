@@ -12,10 +12,10 @@
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
 //                      decay:int(0|1), state:int(0|1), [kept:int(0|1)], export_name:str,
-//                      export_perm:ints, export_shape, export_row(s), [sign_rate:real]} -> any float
-//                      tensor. A trained weight; state 1: what the optimizer keeps between steps;
-//                      kept 1: what programs keep between calls, which is in no file of weights.
-//                      sign_rate: ir/autodiff.h
+//                      export_perm:ints, export_shape, export_row(s), [sign_rate:real]} -> any
+//                      float tensor. A trained weight; state 1: what the optimizer keeps between
+//                      steps; kept 1: what programs keep between calls, which is in no file of
+//                      weights. sign_rate: ir/autodiff.h
 //   input              {name:str} -> any. Bound by the caller of the graph (an executable's
 //                      operand).
 //   feed               {source:"tokens", [batch:int(0|1)]} -> any [b, ...]. Row r of step t is

@@ -218,9 +218,10 @@ planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job) {
     if (stored.empty()) {
       MW_ASSIGN_OR_RETURN(pinned, PinnedParams(pins, graph, layout));
     }
-    MW_ASSIGN_OR_RETURN(Strategies strategies,
-                        planner::ChooseStrategies(graph, stages, layout,
-                                                  planner::WholeOverData(layout, pinned), layout.tensor()));
+    MW_ASSIGN_OR_RETURN(
+        Strategies strategies,
+        planner::ChooseStrategies(graph, stages, layout, planner::WholeOverData(layout, pinned),
+                                  layout.tensor()));
     if (!stored.empty()) {  // of another program, as planner::MakePlanOf does by the rules
       planner::ReadShardedParams(graph, layout, stored, strategies);
       return strategies;

@@ -17,8 +17,9 @@ KernelResult Make(const KernelSpec& spec, const ShardBlock& block, TokenBlock bl
   MW_ASSIGN_OR_RETURN(std::vector<double> frequencies,
                       ir::RotaryFrequencies(spec.attrs, block.local_dims[3] / 2));
   const double sign = spec.attrs.Int("inverse") != 0 ? -1.0 : 1.0;
-  return MakeFunctionKernel([block, sign, frequencies = std::move(frequencies), placed = std::move(block_of_tokens)](
-                                const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+  return MakeFunctionKernel([block, sign, frequencies = std::move(frequencies),
+                             placed = std::move(block_of_tokens)](const RunContext&, Inputs inputs,
+                                                                  Outputs outputs) -> Status {
     const ir::Dims& dims = block.local_dims;
     const int64_t half = dims[3] / 2;
     const int64_t tokens = dims[0] * dims[1];

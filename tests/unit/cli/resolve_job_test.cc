@@ -168,9 +168,9 @@ TEST(ResolveJob, EveryKeyThatNamesAFileIsWanted) {
 }
 
 TEST(ResolveJob, WhatTheCommandReadsItselfIsRefused) {
-  for (const char* set : {"training.tokenizer=\"/etc/tokenizer.json\"",
-                          "training.dataset_format=\"jsonl\"",
-                          "training.dataset_format=\"text\""}) {
+  for (const char* set :
+       {"training.tokenizer=\"/etc/tokenizer.json\"", "training.dataset_format=\"jsonl\"",
+        "training.dataset_format=\"text\""}) {
     JobFile file = File("");
     file.overrides = {set};
     const std::string error = FirstError(Resolve(file));
