@@ -224,8 +224,8 @@ Result<generation::Written> WriteInPages(const generation::Request& request, con
   return written;
 }
 
-Result<generation::Written> Write(const generation::Request& request, const Writer& writer,
-                                  const generation::OnToken& on_token) {
+Result<generation::Written> WriteBy(const Writer& writer, const generation::Request& request,
+                                    const generation::OnToken& on_token) {
   if (writer.pages) return WriteInPages(request, writer, on_token);
   return generation::WriteText(request, writer.positions, Logits(*writer.session, writer.positions),
                                on_token);
@@ -284,7 +284,7 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   };
   if (args.echo) show(args.prompt);
   const int64_t begin_ns = SystemClock().NowNs();
-  const auto written = Write(request, writer, [&](int32_t token) {
+  const auto written = WriteBy(writer, request, [&](int32_t token) {
     show(writer.codec.Put(token));
     return true;
   });
@@ -309,8 +309,7 @@ class OpenedWriter final : public TextWriter {
     generation::Request request = RequestOf(args, writer_, std::move(prompt));
     if (!args.ignore_stops) request.stops.insert(more_stops.begin(), more_stops.end());
     request.number = number;
-    return generation::WriteText(request, writer_.positions,
-                                 Logits(*writer_.session, writer_.positions), on_token);
+    return WriteBy(writer_, request, on_token);
   }
 
  private:
