@@ -212,7 +212,9 @@ TEST_P(TunedAverages, FollowTheFormulaOnEveryLayout) {
       const std::string param = ir::AveragedParam(name);
       if (param.empty()) continue;
       for (size_t i = 0; i < tensor.values.size(); ++i) {
-        if (step == 0) ASSERT_EQ(tensor.values[i], means.at(param).values[i]) << name;
+        if (step == 0) {
+          ASSERT_EQ(tensor.values[i], means.at(param).values[i]) << name;
+        }
         tensor.values[i] = kDecay * tensor.values[i] + (1 - kDecay) * now.at(param).values[i];
         ASSERT_NEAR(tensor.values[i], now.at(name).values[i], 1e-14) << name << " step " << step;
       }
