@@ -230,6 +230,7 @@ void On(const SaveJob& event, CoreState& core, Context& context) {
     return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
                                                 proto::JobStateName(job->record.state))));
   }
+  MW_CHECK(job->request != nullptr) << "job " << job->record.id << " goes on without a request";
   if (!CanSave(*job->request)) {
     return reply(FailedPrecondition(
         fmt::format("job {} keeps no checkpoints; submit it with --set checkpoint.enable=true",

@@ -5,9 +5,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace meshwright::ir {
 
 Result<std::vector<double>> RotaryFrequencies(const Attrs& attrs, int64_t pairs) {
+  MW_CHECK(pairs >= 0) << pairs;
   std::vector<double> frequencies;
   if (!attrs.Has("frequencies")) {
     const double base = attrs.Real("base", 10000.0);
@@ -35,7 +38,10 @@ Result<std::vector<double>> RotaryFrequencies(const Attrs& attrs, int64_t pairs)
 
 std::vector<std::string> FormatFrequencies(const std::vector<double>& frequencies) {
   std::vector<std::string> texts;
-  for (const double value : frequencies) texts.push_back(fmt::format("{}", value));
+  for (const double value : frequencies) {
+    MW_CHECK(std::isfinite(value)) << value;
+    texts.push_back(fmt::format("{}", value));
+  }
   return texts;
 }
 

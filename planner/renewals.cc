@@ -27,6 +27,8 @@ std::map<ValueId, ValueId> RenewedParams(const ir::Graph& step_graph) {
   std::map<ValueId, ValueId> renewed;
   for (const ir::Node& node : step_graph.nodes) {
     for (const auto& [result, operand] : ir::RenewedOf(node.op)) {
+      MW_CHECK(result < node.outputs.size() && operand < node.inputs.size())
+          << ir::OpName(node.op) << " renews what it does not have";
       renewed[node.outputs[result]] = node.inputs[operand];
     }
   }
