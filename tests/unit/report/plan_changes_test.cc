@@ -103,10 +103,10 @@ TEST(FindFittingChanges, MemoryThatIsTooSmallIsRaisedByTheLeastFactor) {
   EXPECT_NE(memory, changes.end()) << FormatChanges(changes);
 }
 
-// Every look at it is a tenth of a second later.
+// Every look at it is a fifteenth of a second later.
 class HastyClock final : public Clock {
  public:
-  int64_t NowNs() const override { return 100'000'000 * now_++; }
+  int64_t NowNs() const override { return 66'666'667 * now_++; }
   int64_t UnixMs() const override { return NowNs() / 1'000'000; }
 
  private:
