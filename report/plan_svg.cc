@@ -14,6 +14,7 @@
 #include "planner/schedule.h"
 #include "planner/simulate.h"
 #include "planner/strategy.h"
+#include "planner/vocabulary_schedule.h"
 #include "report/plan_figures.h"
 #include "report/visualize.h"
 
@@ -141,8 +142,19 @@ struct Canvas {
   }
 };
 
+// What the shades of a colour are, in the order of PartOfPiece: parts of a stage's layers, or where
+// stages share the vocabulary the steps of each of them.
+std::vector<std::string> PartNames(const planner::Layout& layout) {
+  if (planner::SharesVocabulary(layout)) return {"embedding", "layers", "output", "loss"};
+  std::vector<std::string> names;
+  for (int part = 0; part < layout.chunks; ++part) {
+    names.push_back(fmt::format("part {} of a stage", part));
+  }
+  return names;
+}
+
 // What colours and shades mean, from y on; returns the y below it.
-int DrawLegend(int y, int parts, Canvas& canvas) {
+int DrawLegend(int y, const std::vector<std::string>& names, Canvas& canvas) {
   y += kSvgLine / 2;
   double x = kPlotLeft;
   for (const Colour& colour : kColours) {
@@ -153,8 +165,9 @@ int DrawLegend(int y, int parts, Canvas& canvas) {
   canvas.Text(x, y + 12, "lines: messages, from the run before to the run that reads (if few)");
   y += kSvgLine;
   x = kPlotLeft;
+  const int parts = static_cast<int>(names.size());
   for (int part = 0; parts > 1 && part < parts; ++part) {
-    const std::string text = fmt::format("part {} of a stage", part);
+    const std::string& text = names[static_cast<size_t>(part)];
     canvas.Rect(x, 14, y, 14, ShadeOf(kColours[0].fill, part, parts));
     canvas.Rect(x + 14, 14, y, 14, ShadeOf(kColours[1].fill, part, parts));
     canvas.Text(x + 34, y + 12, text);
@@ -172,17 +185,22 @@ struct RunMark {
   double begin = 0;
   double end = 0;
 
-  void Draw(const planner::Span& span, const planner::PipelineShape& shape, int y,
-            Canvas& canvas) const {
+  void Draw(const planner::Span& span, const planner::Layout& layout, int y, Canvas& canvas) const {
     const std::string_view category = planner::PieceCategory(piece);
     const bool update = category == "update";
     const int part = PartOfPiece(piece);
-    const std::string layers = shape.chunks > 1 && !update ? fmt::format(", part {} of the model",
-                                                                         shape.PartOf(stage, part))
-                                                           : "";
+    const std::vector<std::string> names = PartNames(layout);
+    const int parts = static_cast<int>(names.size());
+    std::string layers;
+    if (parts > 1 && !update) {
+      MW_CHECK(part < parts) << piece << " is of no part";
+      layers = planner::SharesVocabulary(layout)
+                   ? fmt::format(", {}", names[static_cast<size_t>(part)])
+                   : fmt::format(", part {} of the model", layout.shape().PartOf(stage, part));
+    }
     const double width = end - begin;
     canvas.Rect(
-        begin, width, y + 1, kRowHeight - 2, ShadeOf(ColourOfPiece(category), part, shape.chunks),
+        begin, width, y + 1, kRowHeight - 2, ShadeOf(ColourOfPiece(category), part, parts),
         fmt::format("{} of microbatch {}{}: {} from {}", category, microbatch, layers,
                     FormatDuration(span.end_s - span.begin_s), FormatDuration(span.begin_s)));
     // Runs of one kind that follow each other are told apart.
@@ -192,8 +210,7 @@ struct RunMark {
     canvas.body += fmt::format(
         "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" "
         "fill=\"{}\">{}</text>\n",
-        begin + width / 2, y + kRowHeight - 8, 2 * part < shape.chunks ? "#202020" : "#ffffff",
-        number);
+        begin + width / 2, y + kRowHeight - 8, 2 * part < parts ? "#202020" : "#ffffff", number);
   }
 };
 
@@ -220,7 +237,7 @@ class PlanDrawer {
                              FormatDuration(forecast_.step_s), 100 * forecast_.idle_of_total));
     for (const std::string& line : SharedText(plan_.layout))
       canvas_.Text(kSvgMargin, y_ += kSvgLine, line);
-    y_ = DrawLegend(y_, static_cast<int>(plan_.layout.chunks), canvas_);
+    y_ = DrawLegend(y_, PartNames(plan_.layout), canvas_);
     DrawTimeline();
     DrawMemory();
     DrawWeights();
@@ -282,7 +299,7 @@ class PlanDrawer {
       const ir::Executable& executable = step.executables[run.executable.index()];
       const RunMark mark{run.microbatch, planner::ExecutablePiece(executable), step.stage.value(),
                          AtTime(span.begin_s), AtTime(span.end_s)};
-      mark.Draw(span, plan_.layout.shape(), y_, canvas_);
+      mark.Draw(span, plan_.layout, y_, canvas_);
       idle_from_s = span.end_s;
       before = span.instruction;
     }

@@ -76,6 +76,25 @@ TEST(PlanSvg, PartsOfAStageAreToldApartAndRunsHaveTheirMicrobatch) {
   }
 }
 
+TEST(PlanSvg, StepsOfASharedVocabularyAreToldApart) {
+  const mesh::Topology topology = mesh::Topology::Local(2);
+  const auto shared = PlanSmallJob({"model.n_layers=4", "parallelism.pipeline_parallel_degree=2",
+                                    "parallelism.pipeline_parallel_microbatches=4",
+                                    "parallelism.pipeline_parallel_schedule=\"1f1b-vocab\""},
+                                   topology);
+  ASSERT_TRUE(shared.has_value()) << shared.error();
+  const std::string svg = PlanSvg(shared->plan(), shared->forecast, topology);
+  for (int microbatch = 0; microbatch < 4; ++microbatch) {
+    // The loss is of the last stage alone, the others of both.
+    for (const auto& [step, count] :
+         {std::pair("embedding", 2), {"layers", 2}, {"output", 2}, {"loss", 1}}) {
+      EXPECT_EQ(CountOf(svg, fmt::format("forward of microbatch {}, {}:", microbatch, step)), count)
+          << step;
+    }
+  }
+  EXPECT_THAT(svg, HasSubstr(">embedding</text>"));
+}
+
 TEST(PlanSvg, SaysWhichDevicesShareExpertsAndRows) {
   const mesh::Topology topology = mesh::Topology::Local(4);
   const auto nested = PlanSmallJob({"parallelism.context_parallel_degree=4",
