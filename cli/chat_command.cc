@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/clock.h"
@@ -139,7 +140,16 @@ class Conversation {
   uint64_t answers_ = 0;  // each is drawn by a number of its own
 };
 
+// What is wrong with it would else be said of each line.
+Status CheckVariables(const std::string& text) {
+  if (text.empty()) return OkStatus();
+  if (nlohmann::json::parse(text, nullptr, false).is_object()) return OkStatus();
+  return InvalidArgument(
+      fmt::format("--variables '{}' is no JSON object such as '{{\"name\": \"value\"}}'", text));
+}
+
 Status Chat(const ChatArgs& args, const GlobalArgs& global) {
+  MW_TRY(CheckVariables(args.variables));
   MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   GenerateArgs open = args.generate;

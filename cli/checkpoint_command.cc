@@ -213,6 +213,7 @@ Result<int> Export(const CheckpointArgs& args, const GlobalArgs& global) {
     MW_TRY(checkpoint::ExportWeights(*reader, job.main().graph, args.other, dtype, which));
   } else {
     // First what may be refused.
+    MW_TRY(CheckNoWeights(args.other));
     MW_TRY(MakeDirs(args.other));
     MW_TRY(WriteModelFolder(job, dtype.value_or(StoredDType(job)), args.other));
     MW_TRY(checkpoint::ExportFolder(*reader, job.main().graph, args.other, dtype,

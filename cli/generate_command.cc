@@ -63,9 +63,12 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   writer.job_id = std::stoll(args.model);
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(writer.job_id));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(writer.job_id));
-  if (description.job.data.format != "bytes") {
-    return Fail(InvalidArgument(fmt::format("the data of job {} are {} tokens, not text",
-                                            writer.job_id, description.job.data.format)));
+  const std::string format = TokenFormatOf(description.job.data);
+  if (format != "bytes") {
+    return Fail(InvalidArgument(
+        fmt::format("the data of job {} are {} tokens, not text; give its model as a folder that "
+                    "has the tokenizer (`meshwright checkpoint export {} FOLDER`)",
+                    writer.job_id, format, writer.job_id)));
   }
   const client::SessionOptions options = SessionOptionsOf(args);
   if (!client::IsTerminal(info.state)) {

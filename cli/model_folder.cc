@@ -89,4 +89,15 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   return CopyInto(tokenizer.string(), folder, "tokenizer.json");
 }
 
+Status CheckNoWeights(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("model") || name.find(".safetensors") == std::string::npos) continue;
+    return AlreadyExists(fmt::format(
+        "'{}' has weights already ({}); name another folder, or remove it first", folder, name));
+  }
+  return OkStatus();
+}
+
 }  // namespace meshwright::cli

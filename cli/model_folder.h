@@ -17,4 +17,8 @@ namespace meshwright::cli {
 // model.hf_path is gone; each says how to have the weights alone.
 Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::string& folder);
 
+// That no weights of a model are in the folder, which may be missing: readers would mix them with
+// new ones. Errors: kAlreadyExists naming the file.
+Status CheckNoWeights(const std::string& folder);
+
 }  // namespace meshwright::cli

@@ -9,6 +9,7 @@
 #include "cli/connect.h"
 #include "cli/predict_file.h"
 #include "cli/predict_text.h"
+#include "cli/text_codec.h"
 #include "client/evaluation.h"
 #include "report/prediction.h"
 
@@ -26,7 +27,7 @@ Result<Asked> Open(client::Client& client, const PredictArgs& args) {
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(args.id));
   const client::SessionOptions options{.open_timeout_ms = args.timeout_s * 1000,
                                        .timeout_ms = args.timeout_s * 1000};
-  Asked asked{nullptr, description.job.data.format};
+  Asked asked{nullptr, TokenFormatOf(description.job.data)};
   if (!client::IsTerminal(info.state)) {
     MW_ASSIGN_OR_RETURN(asked.session, client.AttachSession(args.id, options));
     return asked;

@@ -67,4 +67,14 @@ std::string TextCodec::End() {
   return std::exchange(waiting_, "").empty() ? "" : kNoCharacter;
 }
 
+std::string TokenFormatOf(const ir::DataSpec& data) {
+  for (const ir::DataStream& stream : data.streams) {
+    if (stream.kind != ir::DataKind::kTokens || stream.fields.empty()) continue;
+    const ir::Element element = stream.fields.front().element;
+    if (element == ir::Element::kU8) return "bytes";
+    return element == ir::Element::kU16 ? "uint16" : "uint32";
+  }
+  return data.format;
+}
+
 }  // namespace meshwright::cli

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ir/data_spec.h"
 #include "tokenizer/text_stream.h"
 #include "tokenizer/tokenizer.h"
 
@@ -36,5 +37,8 @@ class TextCodec {
   std::optional<tokenizer::TextStream> stream_;
   std::string waiting_;  // bytes of a character that is not whole
 };
+
+// What the tokens of a job's data are: "bytes" (text, a token is a byte), "uint16" or "uint32".
+std::string TokenFormatOf(const ir::DataSpec& data);
 
 }  // namespace meshwright::cli

@@ -96,8 +96,9 @@ Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunction
   const ir::DType dtype = wide ? ir::DType::kF64 : ir::DType::kF32;
   plan.shape.dtype = wide ? dtype : of.train.compute_dtype;
   if (of.parallel.data > 1) {
-    return Fail(InvalidArgument(fmt::format(
-        "parallel.data is {}: replicas would all write the same texts; use 1", of.parallel.data)));
+    return Fail(InvalidField(
+        "parallel.data",
+        fmt::format("is {}: replicas would all write the same texts; use 1", of.parallel.data)));
   }
   of.parallel.data = 1;
   of.name = name;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "cli/text_codec.h"
 
 namespace meshwright::cli {
 namespace {
@@ -29,6 +30,28 @@ class ModelFolder : public ::testing::Test {
   TempDir from_ = TempDir::Make().value();
   TempDir to_ = TempDir::Make().value();
 };
+
+TEST_F(ModelFolder, WithWeightsIsNotWrittenOver) {
+  EXPECT_TRUE(CheckNoWeights(to_.File("missing")).ok());
+  ASSERT_TRUE(WriteFileAtomic(to_.File("config.json"), "{}").ok());
+  EXPECT_TRUE(CheckNoWeights(to_.path()).ok());
+  ASSERT_TRUE(WriteFileAtomic(to_.File("model-00001-of-00002.safetensors"), "").ok());
+  const Status status = CheckNoWeights(to_.path());
+  EXPECT_EQ(status.code(), StatusCode::kAlreadyExists);
+  EXPECT_NE(status.message().find("model-00001-of-00002.safetensors"), std::string::npos);
+}
+
+TEST(TokenFormat, IsThatOfTheStream) {
+  ir::DataSpec data;
+  EXPECT_EQ(TokenFormatOf(data), "bytes");
+  data.streams = {ir::DataStream()};
+  data.streams[0].fields = {ir::DataField()};
+  EXPECT_EQ(TokenFormatOf(data), "bytes");
+  data.streams[0].fields[0].element = ir::Element::kU16;
+  EXPECT_EQ(TokenFormatOf(data), "uint16");
+  data.streams[0].fields[0].element = ir::Element::kU32;
+  EXPECT_EQ(TokenFormatOf(data), "uint32");
+}
 
 TEST_F(ModelFolder, HasTheFoldersConfigWithTheSizesThatWereTrained) {
   ASSERT_TRUE(WriteFileAtomic(from_.File("config.json"), kSmallQwen).ok());
