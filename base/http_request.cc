@@ -37,14 +37,11 @@ std::optional<std::string> Decode(std::string_view text) {
 }  // namespace
 
 std::string FormValue(std::string_view form, std::string_view name) {
-  while (!form.empty()) {
-    const size_t end = std::min(form.find('&'), form.size());
-    const std::string_view pair = form.substr(0, end);
+  for (const std::string& pair : Split(form, '&')) {
     const size_t equals = std::min(pair.find('='), pair.size());
     if (Decode(pair.substr(0, equals)) == name) {
       return Decode(pair.substr(std::min(equals + 1, pair.size()))).value_or("");
     }
-    form.remove_prefix(std::min(end + 1, form.size()));
   }
   return "";
 }
