@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/half.h"
 #include "bench/limits.h"
+#include "device/cpu/memory.h"
 #include "ops/kernel_spec.h"
 
 namespace meshwright::bench {
@@ -22,29 +23,33 @@ constexpr int kRuns = 15;
 
 using ops::Tensor;
 
-// A tensor of small numbers; of counts where it is i32.
+// A tensor of small numbers; of counts where it is i32. In memory as workers have it.
 class Operand {
  public:
-  Operand(ir::TensorType type, int32_t count)
-      : type_(std::move(type)), bytes_(static_cast<size_t>(type_.bytes())) {
-    for (int64_t i = 0; i < type_.elements(); ++i) {
+  static Result<std::unique_ptr<Operand>> Make(const ir::TensorType& type, int32_t count) {
+    MW_ASSIGN_OR_RETURN(device::Mapping memory, device::Mapping::Make(type.bytes()));
+    auto made = std::make_unique<Operand>(type, std::move(memory));
+    std::byte* const to = made->memory_.data();
+    for (int64_t i = 0; i < type.elements(); ++i) {
       const float number = static_cast<float>(i % 13 - 6) / 8;
-      const auto at = static_cast<size_t>(i);
-      if (type_.dtype == ir::DType::kI32) {
-        std::memcpy(bytes_.data() + 4 * at, &count, 4);
-      } else if (type_.dtype == ir::DType::kF32) {
-        std::memcpy(bytes_.data() + 4 * at, &number, 4);
+      if (type.dtype == ir::DType::kI32) {
+        std::memcpy(to + 4 * i, &count, 4);
+      } else if (type.dtype == ir::DType::kF32) {
+        std::memcpy(to + 4 * i, &number, 4);
       } else {
         const uint16_t half = FloatToBf16(number);
-        std::memcpy(bytes_.data() + 2 * at, &half, 2);
+        std::memcpy(to + 2 * i, &half, 2);
       }
     }
+    return made;
   }
-  Tensor tensor() { return {bytes_.data(), &type_}; }
+  Operand(ir::TensorType type, device::Mapping memory)
+      : type_(std::move(type)), memory_(std::move(memory)) {}
+  Tensor tensor() { return {memory_.data(), &type_}; }
 
  private:
   ir::TensorType type_;
-  std::vector<std::byte> bytes_;
+  device::Mapping memory_;
 };
 
 // The median of its runs.
@@ -52,16 +57,19 @@ Result<double> KernelSeconds(const ops::KernelSpec& spec, int64_t rows) {
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<ops::Kernel> kernel,
                       ops::MakeKernel(ops::Backend::kCpu, spec));
   std::vector<std::unique_ptr<Operand>> operands;
-  const auto tensors = [&](const std::vector<ir::TensorType>& types) {
+  const auto tensors =
+      [&](const std::vector<ir::TensorType>& types) -> Result<std::vector<Tensor>> {
     std::vector<Tensor> made;
     for (const ir::TensorType& type : types) {
-      operands.push_back(std::make_unique<Operand>(type, static_cast<int32_t>(rows)));
+      MW_ASSIGN_OR_RETURN(std::unique_ptr<Operand> operand,
+                          Operand::Make(type, static_cast<int32_t>(rows)));
+      operands.push_back(std::move(operand));
       made.push_back(operands.back()->tensor());
     }
     return made;
   };
-  const std::vector<Tensor> inputs = tensors(spec.inputs);
-  const std::vector<Tensor> outputs = tensors(spec.outputs);
+  MW_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, tensors(spec.inputs));
+  MW_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, tensors(spec.outputs));
   std::vector<double> seconds;
   for (int run = 0; run <= kRuns; ++run) {
     const int64_t begin_ns = SystemClock().NowNs();

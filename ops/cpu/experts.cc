@@ -10,6 +10,7 @@
 #include "ops/cpu/expert_tiles.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/scratch.h"
+#include "ops/cpu/vec_few.h"
 #include "ops/cpu/vec_outer.h"
 #include "ops/parallel.h"
 #include "ops/widen.h"
@@ -160,6 +161,7 @@ KernelResult MakeCombineGradWeightsOf(const KernelSpec& spec) {
 }
 
 KernelResult MakeGroupedMatmulOf(const KernelSpec& spec) {
+  static_assert(kExpertTileRows <= kMostFewRows);
   const bool transposed = spec.attrs.Int("transposed") != 0;
   auto room = std::make_shared<ExpertRoom>(ExpertProducts::Of(spec));
   ForceOneOpenMpThread();
@@ -177,8 +179,8 @@ KernelResult MakeGroupedMatmulOf(const KernelSpec& spec) {
       }
       const float* w = inputs[2].as<float>() + tile.expert * of.d * of.f;
       const ConstMatrix weights = transposed ? ConstMatrix{w, 1, of.d} : ConstMatrix{w, of.f, 1};
-      Gemm({tile.count, of.f, of.d}, {inputs[0].as<float>() + tile.first * of.d, of.d, 1}, weights,
-           {out, of.f, 1}, /*accumulate=*/false);
+      VecFewRows({tile.count, of.f, of.d}, {inputs[0].as<float>() + tile.first * of.d, of.d, 1},
+                 weights, {out, of.f, 1});
     });
     return {};
   });

@@ -50,6 +50,12 @@ HWY_INLINE void Block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, 
                       const Matrix& c, int64_t rows, int64_t columns, bool accumulate) {
   const FloatTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // What is written comes from memory while the sums are made.
+  for (int64_t i = 0; i < std::min<int64_t>(rows, kBlockRows); ++i) {
+    for (int v = 0; v < kBlockVectors; ++v) {
+      __builtin_prefetch(c.data + i * c.row_stride + v * lanes, 1);
+    }
+  }
   FloatVec sums[kBlockRows][kBlockVectors];
   HWY_UNROLL(8)
   for (int i = 0; i < kBlockRows; ++i) {
