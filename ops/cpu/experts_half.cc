@@ -21,6 +21,12 @@ constexpr int64_t kLeast = kPieces.back();
 // A product for each size of pieces.
 using PieceGemms = std::array<std::optional<HalfGemm>, kPieces.size()>;
 
+// Of a sum over pieces: the first product, and those that are added to it.
+struct SumGemms {
+  PieceGemms first;
+  PieceGemms others;
+};
+
 template <typename ShapeOf>
 bool MakePieceGemms(const ShapeOf& shape_of, PieceGemms& gemms) {
   for (size_t i = 0; i < kPieces.size(); ++i) {
@@ -30,14 +36,16 @@ bool MakePieceGemms(const ShapeOf& shape_of, PieceGemms& gemms) {
   return true;
 }
 
-// whole(gemm, begin) of each piece; rest(gemm, begin, count) of what is less than the least piece.
-template <typename Whole, typename Rest>
-void ForPieces(const PieceGemms& gemms, int64_t count, const Whole& whole, const Rest& rest) {
+// body(piece, begin, rows) for each piece; the last may have fewer rows than the least one.
+template <typename Body>
+void ForPieces(int64_t count, const Body& body) {
   int64_t begin = 0;
-  for (size_t i = 0; i < kPieces.size(); ++i) {
-    for (; count - begin >= kPieces[i]; begin += kPieces[i]) whole(*gemms[i], begin);
+  for (size_t piece = 0; piece < kPieces.size(); ++piece) {
+    for (; count - begin >= kPieces[piece]; begin += kPieces[piece]) {
+      body(piece, begin, kPieces[piece]);
+    }
   }
-  if (begin < count) rest(*gemms.back(), begin, count - begin);
+  if (begin < count) body(kPieces.size() - 1, begin, count - begin);
 }
 
 // Rows that are filled up with zeros; of the thread, as HalfGemm takes the scratch that others use.
@@ -100,17 +108,17 @@ class HalfGroupedMatmul final : public Kernel {
       return;
     }
     w += tile.expert * of.d * of.f;
-    ForPieces(
-        gemms_, tile.count,
-        [&](const HalfGemm& gemm, int64_t begin) {
-          gemm.Run(x + begin * of.d, w, out + begin * of.f);
-        },
-        [&](const HalfGemm& gemm, int64_t begin, int64_t count) {
-          const uint16_t* rows = Padded(0, x + begin * of.d, of.d, count, of.d);
-          uint16_t* products = PaddedRows(1, kLeast * of.f).data();
-          gemm.Run(rows, w, products);
-          std::copy_n(products, count * of.f, out + begin * of.f);
-        });
+    ForPieces(tile.count, [&](size_t piece, int64_t begin, int64_t count) {
+      const HalfGemm& gemm = *gemms_[piece];
+      if (count == kPieces[piece]) {
+        gemm.Run(x + begin * of.d, w, out + begin * of.f);
+        return;
+      }
+      const uint16_t* rows = Padded(0, x + begin * of.d, of.d, count, of.d);
+      uint16_t* products = PaddedRows(1, kLeast * of.f).data();
+      gemm.Run(rows, w, products);
+      std::copy_n(products, count * of.f, out + begin * of.f);
+    });
   }
 
   ExpertRoom room_;
@@ -125,13 +133,15 @@ class HalfGroupedMatmulGrad final : public Kernel {
     const ExpertProducts& of = kernel->room_.of;
     for (const int64_t columns : {kExpertTileColumns, of.f % kExpertTileColumns}) {
       if (columns == 0 || columns > of.f) continue;
-      const auto shape = [&](int64_t rows) {
-        return HalfGemmShape{{of.d, columns, rows}, {1, of.d},          {of.f, 1}, {of.f, 1},
-                             ir::DType::kF32,       /*accumulate=*/true};
-      };
-      const bool whole = columns == kExpertTileColumns;
-      if (!MakePieceGemms(shape, whole ? kernel->whole_ : kernel->last_)) {
-        return std::unique_ptr<Kernel>();
+      SumGemms& gemms = columns == kExpertTileColumns ? kernel->whole_ : kernel->last_;
+      for (const bool adds : {false, true}) {
+        const auto shape = [&](int64_t rows) {
+          return HalfGemmShape{{of.d, columns, rows}, {1, of.d}, {of.f, 1}, {of.f, 1},
+                               ir::DType::kF32,       adds};
+        };
+        if (!MakePieceGemms(shape, adds ? gemms.others : gemms.first)) {
+          return std::unique_ptr<Kernel>();
+        }
       }
     }
     return std::unique_ptr<Kernel>(std::move(kernel));
@@ -158,36 +168,35 @@ class HalfGroupedMatmulGrad final : public Kernel {
                   const float* old, float* dw) const {
     const ExpertProducts& of = room_.of;
     const int64_t columns = std::min(kExpertTileColumns, of.f - begin);
-    const PieceGemms& gemms = columns == kExpertTileColumns ? whole_ : last_;
+    const SumGemms& gemms = columns == kExpertTileColumns ? whole_ : last_;
     const int64_t place = expert * of.d * of.f + begin;
-    for (int64_t i = 0; i < of.d && old != dw; ++i) {
-      float* to = dw + place + i * of.f;
-      if (old == nullptr) {
-        std::fill_n(to, columns, 0.0f);
-      } else {
-        std::copy_n(old + place + i * of.f, columns, to);
-      }
+    for (int64_t i = 0; i < of.d && old != nullptr && old != dw; ++i) {
+      std::copy_n(old + place + i * of.f, columns, dw + place + i * of.f);
     }
+    bool adds = old != nullptr;
     for (int64_t row = 0; row < of.rows; ++row) {
       const ExpertRun& run = room_.runs[static_cast<size_t>(expert * of.rows + row)];
       const uint16_t* from = x + run.first * of.d;
       const uint16_t* by = dy + run.first * of.f + begin;
-      ForPieces(
-          gemms, run.count,
-          [&](const HalfGemm& gemm, int64_t at) {
-            gemm.Run(from + at * of.d, by + at * of.f, dw + place);
-          },
-          [&](const HalfGemm& gemm, int64_t at, int64_t count) {
-            const uint16_t* a = Padded(0, from + at * of.d, of.d, count, of.d);
-            const uint16_t* b = Padded(1, by + at * of.f, of.f, count, columns);
-            gemm.Run(a, b, dw + place);
-          });
+      ForPieces(run.count, [&](size_t piece, int64_t at, int64_t count) {
+        const HalfGemm& gemm = *(adds ? gemms.others : gemms.first)[piece];
+        adds = true;
+        if (count == kPieces[piece]) {
+          gemm.Run(from + at * of.d, by + at * of.f, dw + place);
+        } else {
+          const uint16_t* a = Padded(0, from + at * of.d, of.d, count, of.d);
+          const uint16_t* b = Padded(1, by + at * of.f, of.f, count, columns);
+          gemm.Run(a, b, dw + place);
+        }
+      });
     }
+    // An expert that nobody has chosen.
+    for (int64_t i = 0; !adds && i < of.d; ++i) std::fill_n(dw + place + i * of.f, columns, 0.0f);
   }
 
   ExpertRoom room_;
-  PieceGemms whole_;  // of kExpertTileColumns columns
-  PieceGemms last_;   // of those that are left
+  SumGemms whole_;  // of kExpertTileColumns columns
+  SumGemms last_;   // of those that are left
 };
 
 }  // namespace
