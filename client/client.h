@@ -69,7 +69,7 @@ class Client {
   virtual Result<ir::BlobRef> UploadFile(const std::string& path) = 0;
   virtual Result<int64_t> Submit(const ir::JobRequest& job) = 0;
   // Submits a job and drives it (client/session.h): returns when it runs. Errors: as Submit; why
-  // the job ended before; kDeadlineExceeded when it does not run in time.
+  // the job ended before; kDeadlineExceeded when it does not run in time, and it is cancelled then.
   virtual Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
                                                        SessionOptions options = {}) = 0;
   // A session of a job that is there: it goes on as its driver says, calls come between. Errors:

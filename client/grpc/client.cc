@@ -134,18 +134,20 @@ class GrpcClient final : public Client {
   }
 
   Result<int64_t> Submit(const ir::JobRequest& job) override {
-    v1::SubmitRequest request;
-    request.set_op_id(MakeOpId());
-    *request.mutable_job() = proto::Encode(job);
-    v1::SubmitReply reply;
-    MW_TRY(Unary(
-        [&](grpc::ClientContext* context) { return jobs_->Submit(context, request, &reply); }));
-    return reply.job_id();
+    return SubmitAs(MakeOpId(), job);
   }
 
   Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
                                                SessionOptions options) override {
-    return Start({MakeOpId(), job, 0, MakeOpId()}, options);
+    const std::string op_id = MakeOpId();
+    Result<std::unique_ptr<Session>> session = Start({op_id, job, 0, MakeOpId()}, options);
+    if (session.has_value() || session.error().code() != StatusCode::kDeadlineExceeded) {
+      return session;
+    }
+    // Who gave up would not drive it.
+    const Result<int64_t> left = SubmitAs(op_id, job);
+    if (!left.has_value() || !Cancel(*left).ok()) return session;
+    return Fail(session.error().WithContext(fmt::format("job {} is cancelled", *left)));
   }
 
   Result<std::unique_ptr<Session>> AttachSession(int64_t job_id, SessionOptions options) override {
@@ -255,6 +257,17 @@ class GrpcClient final : public Client {
     start.open = std::move(open);
     start.options = options;
     return StartSession(channel_, std::move(start));
+  }
+
+  // The job of this op_id, which is submitted where it is not yet.
+  Result<int64_t> SubmitAs(const std::string& op_id, const ir::JobRequest& job) {
+    v1::SubmitRequest request;
+    request.set_op_id(op_id);
+    *request.mutable_job() = proto::Encode(job);
+    v1::SubmitReply reply;
+    MW_TRY(Unary(
+        [&](grpc::ClientContext* context) { return jobs_->Submit(context, request, &reply); }));
+    return reply.job_id();
   }
 
   // timeout_ms 0: no limit.

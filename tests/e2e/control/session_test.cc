@@ -253,6 +253,24 @@ TEST(Sessions, WhatWasAskedIsAnsweredBeforeASessionCloses) {
   EXPECT_FALSE(session->Call("step", RowsOf(0)).get().has_value());
 }
 
+TEST(Sessions, WhoDoesNotWaitLongerLeavesNoJobInTheQueue) {
+  auto cluster = LocalCluster::Start({});
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto holder = Open(**cluster, Classifier(2, 1));
+  ASSERT_NE(holder, nullptr);
+  const auto session =
+      (*cluster)->client().OpenSession(Classifier(2, 1), {.open_timeout_ms = 200});
+  ASSERT_FALSE(session.has_value());
+  EXPECT_EQ(session.error().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(session.error().message(), HasSubstr("is cancelled"));
+  const auto jobs = (*cluster)->client().List();
+  ASSERT_TRUE(jobs.has_value()) << jobs.error();
+  ASSERT_EQ(jobs->size(), 2u);
+  const auto info = (*cluster)->client().Wait(std::max((*jobs)[0].id, (*jobs)[1].id), 20'000);
+  ASSERT_TRUE(info.has_value()) << info.error();
+  EXPECT_EQ(info->state, client::JobState::kCancelled) << info->message;
+}
+
 // One that only looks leaves the job to the client that drives it.
 TEST(Sessions, WhoAttachesAndClosesEndsNothing) {
   auto cluster = LocalCluster::Start({});
