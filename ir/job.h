@@ -69,6 +69,9 @@ struct ParallelSpec {
   // (search/sharding_pins.h).
   std::string sharding_pins;
   int64_t bucket_bytes = 25 << 20;  // gradients are reduced in buckets of about this size
+  // Collectives run beside what computes (worker/step_list.h); empty: where something has time for
+  // them (planner/overlap.h).
+  std::optional<bool> overlap = std::nullopt;
   // Tokens whose logits exist at a time, at least; 0: what is worth it on the devices
   // (planner/step_pieces.h).
   int64_t head_block_tokens = 0;

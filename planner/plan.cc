@@ -16,6 +16,7 @@
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"
+#include "planner/overlap.h"
 #include "planner/partition.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
@@ -56,7 +57,8 @@ class PlanMaker {
       : job_(job),
         topology_(TopologyOf(layout, topology)),
         scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
-        choose_(choose) {
+        choose_(choose),
+        overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)) {
     plan_.layout = std::move(layout);
     plan_.scope = scope_;
   }
@@ -305,6 +307,7 @@ class PlanMaker {
     input.microbatches = static_cast<int>(layout.microbatches);
     input.schedule = std::move(schedule);
     input.scope = scope_;
+    input.overlap = overlap_;
     input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes;
     input.topology = &topology_;
     return LowerToPrograms(input);
@@ -423,6 +426,7 @@ class PlanMaker {
   const mesh::Topology topology_;  // as the programs see it
   const PlanScope scope_;
   const ShardingChooser& choose_;
+  const ir::Overlap overlap_;
   Plan plan_;
   StagedStep staged_;
   Strategies strategies_;
