@@ -131,7 +131,7 @@ struct ChannelEnd {
 // Whether collectives run beside what computes, or in their turn. Either way an instruction reads
 // and writes what it would in its turn: bytes that two of them touch are never touched at once, and
 // who comes first in the list does so (worker/step_list.h).
-enum class Overlap : uint8_t {
+enum class OverlapMode : uint8_t {
   kByDevice,  // on GPUs they do
   kOn,
   kOff
@@ -158,10 +158,10 @@ struct Program {
   std::vector<int64_t> coords;            // of this device, one per axis
   std::vector<DeviceIndex> mesh_devices;  // row-major over the axes
   int32_t microbatches = 1;
+  OverlapMode overlap = OverlapMode::kByDevice;
   int64_t arena_bytes = 0;  // transient slots + workspace
   int64_t workspace_offset = 0;
   int64_t workspace_bytes = 0;  // max over executables
-  Overlap overlap = Overlap::kByDevice;
   std::vector<Slot> slots;
   std::vector<ChannelEnd> channels;
   std::vector<Executable> executables;

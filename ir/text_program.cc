@@ -21,9 +21,9 @@ std::string FormatSlots(const std::vector<SlotId>& slots) {
   return text;
 }
 
-const char* FormatOverlap(Overlap overlap) {
-  if (overlap == Overlap::kByDevice) return "";
-  return overlap == Overlap::kOn ? " | overlap on" : " | overlap off";
+const char* FormatOverlap(OverlapMode overlap) {
+  if (overlap == OverlapMode::kByDevice) return "";
+  return overlap == OverlapMode::kOn ? " | overlap on" : " | overlap off";
 }
 
 std::string FormatHeader(const Program& p) {
@@ -206,10 +206,10 @@ class ProgramParser {
     if (!lexer_.Take("|")) return OkStatus();
     MW_TRY(lexer_.Expect("overlap"));
     if (lexer_.Take("on")) {
-      p_.overlap = Overlap::kOn;
+      p_.overlap = OverlapMode::kOn;
       return OkStatus();
     }
-    p_.overlap = Overlap::kOff;
+    p_.overlap = OverlapMode::kOff;
     return lexer_.Expect("off");
   }
 

@@ -86,19 +86,30 @@ int64_t MessageScratch(const ir::Program& program, const ir::Instruction& instru
   return strided ? bytes : 0;
 }
 
-// The largest need at one moment: instructions run one after the other.
-int64_t ScratchBytes(const ir::Program& program) {
-  int64_t most = 0;
+// The largest need at one moment. Instructions run one after the other; where collectives run beside
+// what computes, buckets, other collectives and messages have memory of their own.
+struct ScratchNeed {
+  int64_t bucket_bytes = 0;
+  int64_t collective_bytes = 0;
+  int64_t message_bytes = 0;
+
+  int64_t Together() const { return std::max({bucket_bytes, collective_bytes, message_bytes}); }
+  int64_t Apart() const {
+    return AlignUp(bucket_bytes) + AlignUp(collective_bytes) + AlignUp(message_bytes);
+  }
+};
+
+void AddScratch(const ir::Program& program, ScratchNeed& need) {
   for (const ir::Executable& executable : program.executables) {
     for (const ir::Node& node : executable.graph->nodes) {
+      int64_t& most = node.inputs.size() > 1 ? need.bucket_bytes : need.collective_bytes;
       most = std::max(most, CollectiveScratch(program, *executable.graph, node));
     }
   }
   for (const ir::Instruction& instruction : program.instructions) {
     if (instruction.op != ir::Opcode::kSend && instruction.op != ir::Opcode::kRecv) continue;
-    most = std::max(most, MessageScratch(program, instruction));
+    need.message_bytes = std::max(need.message_bytes, MessageScratch(program, instruction));
   }
-  return most;
 }
 
 // What is left to raise, from what costs least.
@@ -162,7 +173,8 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   DeviceMemory memory;
   std::set<std::string> counted;
   const ir::Program* largest = nullptr;
-  int64_t scratch_bytes = 0;
+  ScratchNeed scratch;
+  bool apart = false;
   for (const ir::Program* program : programs) {
     for (const ir::Slot& slot : program->slots) {
       if (!slot.persistent || !counted.insert(slot.name).second) continue;
@@ -173,10 +185,12 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
       memory.bytes[slot.kind] += slot.type.bytes();
       memory.total_bytes += AlignUp(slot.type.bytes());
     }
-    scratch_bytes = std::max(scratch_bytes, ScratchBytes(*program));
+    AddScratch(*program, scratch);
+    apart = apart || program->overlap == ir::OverlapMode::kOn;
     if (!largest || program->arena_bytes > largest->arena_bytes) largest = program;
   }
   if (!largest) return memory;
+  const int64_t scratch_bytes = apart ? scratch.Apart() : scratch.Together();
   for (const auto& [kind, bytes] : TransientPeak(*largest)) memory.bytes[kind] += bytes;
   memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
   memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);

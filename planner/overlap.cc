@@ -53,24 +53,24 @@ std::optional<double> SpareShare(const mesh::Topology& topology, int device, int
   return std::clamp(spare / std::max(1, neighbours), 0.0, 1.0);
 }
 
-ir::Overlap ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
+ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
                            const mesh::Topology& topology) {
-  if (pinned) return *pinned ? ir::Overlap::kOn : ir::Overlap::kOff;
+  if (pinned) return *pinned ? ir::OverlapMode::kOn : ir::OverlapMode::kOff;
   const int64_t devices = layout.device_count();
   double least = 1;
   for (int64_t i = 0; i < devices && i < static_cast<int64_t>(topology.devices.size()); ++i) {
     const std::optional<double> share = SpareShare(topology, static_cast<int>(i), devices);
-    if (!share) return ir::Overlap::kByDevice;
+    if (!share) return ir::OverlapMode::kByDevice;
     least = std::min(least, *share);
   }
-  return least >= kWorthwhile && devices > 1 ? ir::Overlap::kOn : ir::Overlap::kByDevice;
+  return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
 }
 
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
   const int device = program.device.value();
   const bool gpu = IsGpu(topology.ProfileOf(static_cast<size_t>(device)));
   const bool beside =
-      program.overlap == ir::Overlap::kOn || (gpu && program.overlap == ir::Overlap::kByDevice);
+      program.overlap == ir::OverlapMode::kOn || (gpu && program.overlap == ir::OverlapMode::kByDevice);
   return beside ? SpareShare(topology, device, devices).value_or(0) : 0;
 }
 

@@ -24,7 +24,7 @@ namespace meshwright::planner {
 std::optional<double> SpareShare(const mesh::Topology& topology, int device, int64_t devices);
 
 // A device that has half a core to spare gains by it. `topology` as the programs see it.
-ir::Overlap ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
+ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
                            const mesh::Topology& topology);
 
 // The share that counts for a program: 0 where its collectives run in their turn.

@@ -426,7 +426,7 @@ class PlanMaker {
   const mesh::Topology topology_;  // as the programs see it
   const PlanScope scope_;
   const ShardingChooser& choose_;
-  const ir::Overlap overlap_;
+  const ir::OverlapMode overlap_;
   Plan plan_;
   StagedStep staged_;
   Strategies strategies_;

@@ -47,6 +47,8 @@ constexpr Colour kColours[] = {
     {"idle", "#ececec"},
 };
 constexpr std::string_view kWaitColour = kColours[4].fill;
+constexpr std::string_view kLaneColour = "#333333";
+constexpr int kLaneHeight = 4;
 constexpr std::string_view kIdleColour = kColours[5].fill;
 
 std::string_view ColourOfPiece(std::string_view category) {
@@ -228,6 +230,10 @@ class PlanDrawer {
           << "a run of device " << span.device << ", which the plan lacks";
       spans_[program_of.at(span.device)].push_back(span);
     }
+    beside_.resize(plan.Main().size());
+    for (const planner::Span& span : forecast.simulation.beside) {
+      beside_[program_of.at(span.device)].push_back(span);
+    }
   }
 
   std::string Run() {
@@ -238,6 +244,11 @@ class PlanDrawer {
     for (const std::string& line : SharedText(plan_.layout))
       canvas_.Text(kSvgMargin, y_ += kSvgLine, line);
     y_ = DrawLegend(y_, PartNames(plan_.layout), canvas_);
+    if (!forecast_.simulation.beside.empty()) {
+      canvas_.Rect(kPlotLeft, 14, y_ - 4, kLaneHeight, kLaneColour);
+      canvas_.Text(kPlotLeft + 20, y_, "gradients are reduced while others are made");
+      y_ += kSvgLine;
+    }
     DrawTimeline();
     DrawMemory();
     DrawWeights();
@@ -302,6 +313,11 @@ class PlanDrawer {
       mark.Draw(span, plan_.layout, y_, canvas_);
       idle_from_s = span.end_s;
       before = span.instruction;
+    }
+    // The lane of collectives is the foot of the row.
+    for (const planner::Span& span : beside_[program]) {
+      canvas_.Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s),
+                   y_ + kRowHeight - kLaneHeight - 1, kLaneHeight, kLaneColour);
     }
   }
 
@@ -448,7 +464,8 @@ class PlanDrawer {
   const planner::Forecast& forecast_;
   const mesh::Topology& topology_;
   std::vector<size_t> rows_;                       // programs that are drawn
-  std::vector<std::vector<planner::Span>> spans_;  // per program, in order of begin
+  std::vector<std::vector<planner::Span>> spans_;   // per program, in order of begin
+  std::vector<std::vector<planner::Span>> beside_;  // per program: collectives beside what computes
   int y_ = kSvgMargin;                             // the next free line
   Canvas canvas_;
 };

@@ -156,7 +156,7 @@ Status DeviceActor::AddProgram(ir::Program program) {
   }
   // Started here, it runs on whichever cores the device's own thread is not pinned to.
   const bool cpu = device_.kind() == device::Kind::kCpu;
-  if (cpu && program.overlap == ir::Overlap::kOn && beside_ == nullptr) {
+  if (cpu && program.overlap == ir::OverlapMode::kOn && beside_ == nullptr) {
     beside_ = std::make_unique<Executor>(fmt::format("mw-coll-{}", rank()));
   }
   MW_ASSIGN_OR_RETURN(programs_[name], LoadedProgram::Load(std::move(program), options_.target,

@@ -59,7 +59,7 @@ device::MemoryUse ArenaUse(const ir::Program& program) {
 
 Status DeviceMemory::AddProgram(const ir::Program& program) {
   MW_CHECK(!allocated()) << "program " << program.name << " comes after its memory";
-  overlap_ = overlap_ || program.overlap == ir::Overlap::kOn;
+  apart_ = apart_ || program.overlap == ir::OverlapMode::kOn;
   for (const ir::Slot& slot : program.slots) {
     if (!slot.persistent) continue;
     const auto it = persistent_.find(slot.name);
@@ -101,8 +101,8 @@ void DeviceMemory::AddScratch(const ScratchNeed& need) {
 }
 
 int64_t DeviceMemory::scratch_bytes() const {
-  return overlap_ ? most_.bucket_bytes + most_.collective_bytes + most_.bytes
-                  : most_together_bytes_;
+  if (apart_) return most_.bucket_bytes + most_.collective_bytes + most_.bytes;
+  return overlap_ ? most_.most_collective_bytes() + most_.bytes : most_together_bytes_;
 }
 
 void DeviceMemory::AddGroupScratch(int64_t bytes) {

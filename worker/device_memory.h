@@ -6,8 +6,8 @@
 //     largest.
 //   * scratch: what plans do not know: packed tiles and buckets, donated outputs that cannot be
 //     computed in place, what kernels and groups of a GPU need. Where collectives run beside
-//     kernels, both have their own, and so have buckets and other collectives: one may be under way
-//     when the other begins.
+//     kernels, both have their own. Where a program says that they do, buckets and other
+//     collectives have theirs, too: one may be under way when the other begins.
 //
 // Two phases: Add* while programs are loaded, then Allocate once; addresses exist only afterwards.
 //
@@ -38,7 +38,7 @@ struct ScratchNeed {
 
 class DeviceMemory {
  public:
-  // overlap: collectives run beside kernels; else only where a program says so.
+  // overlap: collectives run beside kernels, whatever programs say.
   explicit DeviceMemory(bool overlap = false) : overlap_(overlap) {}
 
   struct Persistent {
@@ -72,11 +72,12 @@ class DeviceMemory {
   // All for something that was added with this need.
   std::byte* bucket_scratch() const { return group_scratch() + group_scratch_bytes_; }
   std::byte* collective_scratch() const {
-    return bucket_scratch() + (overlap_ ? most_.bucket_bytes : 0);
+    return bucket_scratch() + (apart_ ? most_.bucket_bytes : 0);
   }
   std::byte* scratch(const ScratchNeed& need) const {
-    return collective_scratch() +
-           (overlap_ ? most_.collective_bytes : device::AlignUp(need.most_collective_bytes()));
+    if (apart_) return collective_scratch() + most_.collective_bytes;
+    return bucket_scratch() + device::AlignUp(overlap_ ? most_.most_collective_bytes()
+                                                       : need.most_collective_bytes());
   }
 
   const std::map<std::string, Persistent>& persistent() const { return persistent_; }
@@ -94,7 +95,8 @@ class DeviceMemory {
   device::MemoryUse arena_use_;  // of the program with the largest arena
   int64_t scratch_bytes() const;
 
-  bool overlap_;
+  const bool overlap_;
+  bool apart_ = false;  // buckets and other collectives; a program says that they run beside kernels
   int64_t group_scratch_bytes_ = 0;
   ScratchNeed most_;                // of each kind, aligned
   int64_t most_together_bytes_ = 0;  // of all that one has at a time, where nothing overlaps

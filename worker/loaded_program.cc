@@ -116,14 +116,14 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
   }
   if (lanes == nullptr) {
     MakeTierCopies(memory, host_link_bytes_per_s);
-    if (program_.overlap == ir::Overlap::kOn && beside != nullptr && tiers_ == nullptr) {
+    if (program_.overlap == ir::OverlapMode::kOn && beside != nullptr && tiers_ == nullptr) {
       lanes_ = std::make_unique<StepLanes>(steps_, *beside);
       if (!lanes_->has_beside()) lanes_.reset();
     }
     return OkStatus();
   }
   MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_,
-                                                    program_.overlap != ir::Overlap::kOff));
+                                                    program_.overlap != ir::OverlapMode::kOff));
   return OkStatus();
 }
 

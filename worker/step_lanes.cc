@@ -1,7 +1,10 @@
 #include "worker/step_lanes.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstring>
+#include <exception>
 
 #include "base/check.h"
 
@@ -67,14 +70,24 @@ void StepLanes::RunLane(int lane, const Step& step) {
         at = item.instruction;
         step.counter.At(static_cast<size_t>(at));
       }
-      const Status status =
-          step.cause.stopped() ? step.cause.status() : RunItem(lane, item, context, step);
+      const Status status = TryItem(lane, item, context, step);
       if (status.ok()) continue;
       step.failed(item.instruction, status);
       Stop();
       return;
     }
     Pass(*piece);
+  }
+}
+
+// The other thread refers to this step, so nothing may leave it in another way than by its end.
+Status StepLanes::TryItem(int lane, const StepItem& item, ops::RunContext& context,
+                          const Step& step) {
+  if (step.cause.stopped()) return step.cause.status();
+  try {
+    return RunItem(lane, item, context, step);
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("exception in the device's thread: {}", error.what()));
   }
 }
 

@@ -54,6 +54,7 @@ class StepLanes {
   };
 
   void RunLane(int lane, const Step& step);
+  Status TryItem(int lane, const StepItem& item, ops::RunContext& context, const Step& step);
   Status RunItem(int lane, const StepItem& item, ops::RunContext& context, const Step& step);
   Status RunCollective(int lane, const StepItem& item, const ops::RunContext& context,
                        InstructionCounter& counter);
