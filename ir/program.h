@@ -41,7 +41,8 @@
 //     output "logits" s8
 //     executable e0 = graph "f" { ... }
 //   }
-// Where the program says whether collectives run beside what computes, the line of the arena ends in
+// Where the program says whether collectives run beside what computes, the line of the arena ends
+// in
 // "| overlap on" or "| overlap off".
 // A report is a scalar that is read after every step; an output is this device's block of a tensor
 // that a launch may ask for, and its slot says which block that is ("part").

@@ -109,6 +109,68 @@ double PeakOfDevices(const Plan& plan, const mesh::Topology& topology, ir::DType
   return peak;
 }
 
+// Seconds of each node of a graph.
+std::vector<double> NodeTimes(const ir::Graph& graph, const GraphWork& work,
+                              const std::vector<double>& collectives_s, const CostModel& model,
+                              int device) {
+  MW_CHECK(collectives_s.size() == work.collective_of.size())
+      << collectives_s.size() << " times of the collectives of " << graph.name;
+  std::vector<double> times(graph.nodes.size(), 0);
+  for (size_t i = 0; i < work.nodes.size(); ++i) {
+    times[work.node_of[i]] = model.NodeSeconds(work.nodes[i], device);
+  }
+  for (size_t i = 0; i < collectives_s.size(); ++i) {
+    times[work.collective_of[i]] = collectives_s[i];
+  }
+  return times;
+}
+
+bool RunsOncePerStep(const ir::Program& program, const ir::Instruction& run) {
+  const auto same = [&](const ir::Instruction& other) {
+    return other.op == ir::Opcode::kRun && other.executable == run.executable;
+  };
+  return std::count_if(program.instructions.begin(), program.instructions.end(), same) == 1;
+}
+
+// What a RUN's collectives do behind its own kernels and behind the RUNs before it. node_s: per
+// executable, per node.
+void HideCollectives(const ir::Program& program, const std::vector<std::vector<double>>& node_s,
+                     double share, std::vector<RunCost>& costs) {
+  std::vector<LaneTimes> lanes;
+  for (size_t e = 0; e < program.executables.size(); ++e) {
+    lanes.push_back(WalkLanes(*program.executables[e].graph, node_s[e]));
+    costs[e].hidden_s = share * std::max(0.0, costs[e].seconds - lanes[e].seconds);
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const ir::Instruction& run = program.instructions[i];
+    if (run.op != ir::Opcode::kRun || !RunsOncePerStep(program, run)) continue;
+    RunCost& cost = costs[run.executable.index()];
+    const EarlyCollectives early = FindEarly(program, i, node_s, lanes);
+    cost.early_s = early.seconds;
+    cost.before_s = share * early.hidden_s;
+  }
+  for (RunCost& cost : costs) {
+    cost.hidden_s = std::min(cost.collective_s, cost.hidden_s + cost.before_s);
+    cost.seconds -= cost.hidden_s;
+  }
+}
+
+// Collectives that begin behind earlier RUNs, drawn from where they do.
+void AddBeside(std::span<const ir::Program> programs,
+               const std::map<int, std::vector<RunCost>>& run_costs, Simulation& simulation) {
+  std::map<int, const ir::Program*> program_of;
+  for (const ir::Program& program : programs) program_of[program.device.value()] = &program;
+  for (const Span& span : simulation.spans) {
+    const ir::Program& program = *program_of.at(span.device);
+    const auto& run = program.instructions[static_cast<size_t>(span.instruction)];
+    const RunCost& cost = run_costs.at(span.device)[run.executable.index()];
+    if (cost.before_s <= 0) continue;
+    const double begin_s = std::max(0.0, span.begin_s - cost.before_s);
+    const double end_s = std::min(begin_s + cost.early_s, span.end_s);
+    simulation.beside.push_back({span.device, span.instruction, begin_s, end_s});
+  }
+}
+
 class Forecaster {
  public:
   Forecaster(const Plan& plan, const mesh::Topology& topology)
@@ -124,7 +186,7 @@ class Forecaster {
     for (const ir::Program& program : plan_.Main()) AddRunCosts(program);
     MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.Main(), Costs()));
     forecast_.step_s = forecast_.simulation.makespan_s;
-    AddBeside();
+    AddBeside(plan_.Main(), run_costs_, forecast_.simulation);
     for (const ir::Program& program : plan_.Main()) AddTraffic(program);
     SetRates();
     forecast_.memory = MemoryOverTime(plan_.Main(), forecast_.simulation);
@@ -132,21 +194,6 @@ class Forecaster {
   }
 
  private:
-  // Collectives that begin behind earlier RUNs, drawn from where they do.
-  void AddBeside() {
-    std::map<int, const ir::Program*> program_of;
-    for (const ir::Program& program : plan_.Main()) program_of[program.device.value()] = &program;
-    for (const Span& span : forecast_.simulation.spans) {
-      const ir::Program& program = *program_of.at(span.device);
-      const auto& run = program.instructions[static_cast<size_t>(span.instruction)];
-      const RunCost& cost = run_costs_.at(span.device)[run.executable.index()];
-      if (cost.before_s <= 0) continue;
-      const double begin_s = std::max(0.0, span.begin_s - cost.before_s);
-      const double end_s = std::min(begin_s + cost.early_s, span.end_s);
-      forecast_.simulation.beside.push_back({span.device, span.instruction, begin_s, end_s});
-    }
-  }
-
   // Of the devices that the program stands for: the others wait for it.
   int SlowestOf(const ir::Program& program) const {
     const auto rate = [&](int device) {
@@ -196,57 +243,15 @@ class Forecaster {
       }
       cost.seconds = cost.collective_s + ComputeSeconds(*executable.graph, SlowestOf(program));
     }
-    HideCollectives(program, collectives_s, costs);
-  }
-
-  // What a RUN's collectives do behind its own kernels and behind the RUNs before it.
-  void HideCollectives(const ir::Program& program,
-                       const std::vector<std::vector<double>>& collectives_s,
-                       std::vector<RunCost>& costs) {
     const double share = ShareOf(program, topology_, plan_.layout.device_count());
     if (share <= 0) return;
     std::vector<std::vector<double>> node_s;
-    std::vector<LaneTimes> lanes;
     for (size_t e = 0; e < program.executables.size(); ++e) {
       const ir::Graph& graph = *program.executables[e].graph;
-      node_s.push_back(NodeTimes(graph, collectives_s[e], SlowestOf(program)));
-      lanes.push_back(WalkLanes(graph, node_s[e]));
-      costs[e].hidden_s = share * std::max(0.0, costs[e].seconds - lanes[e].seconds);
+      node_s.push_back(
+          NodeTimes(graph, WorkOnce(graph), collectives_s[e], model_, SlowestOf(program)));
     }
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      const ir::Instruction& run = program.instructions[i];
-      if (run.op != ir::Opcode::kRun || !RunsOncePerStep(program, run)) continue;
-      RunCost& cost = costs[run.executable.index()];
-      const EarlyCollectives early = FindEarly(program, i, node_s, lanes);
-      cost.early_s = early.seconds;
-      cost.before_s = share * early.hidden_s;
-    }
-    for (RunCost& cost : costs) {
-      cost.hidden_s = std::min(cost.collective_s, cost.hidden_s + cost.before_s);
-      cost.seconds -= cost.hidden_s;
-    }
-  }
-
-  static bool RunsOncePerStep(const ir::Program& program, const ir::Instruction& run) {
-    const auto same = [&](const ir::Instruction& other) {
-      return other.op == ir::Opcode::kRun && other.executable == run.executable;
-    };
-    return std::count_if(program.instructions.begin(), program.instructions.end(), same) == 1;
-  }
-
-  std::vector<double> NodeTimes(const ir::Graph& graph, const std::vector<double>& collectives_s,
-                                int device) {
-    const GraphWork& work = WorkOnce(graph);
-    MW_CHECK(collectives_s.size() == work.collective_of.size())
-        << collectives_s.size() << " times of the collectives of " << graph.name;
-    std::vector<double> times(graph.nodes.size(), 0);
-    for (size_t i = 0; i < work.nodes.size(); ++i) {
-      times[work.node_of[i]] = model_.NodeSeconds(work.nodes[i], device);
-    }
-    for (size_t i = 0; i < collectives_s.size(); ++i) {
-      times[work.collective_of[i]] = collectives_s[i];
-    }
-    return times;
+    HideCollectives(program, node_s, share, costs);
   }
 
   DeviceGroup GroupOf(const ir::Program& program, const mesh::AxisList& axes) const {

@@ -86,8 +86,8 @@ int64_t MessageScratch(const ir::Program& program, const ir::Instruction& instru
   return strided ? bytes : 0;
 }
 
-// The largest need at one moment. Instructions run one after the other; where collectives run beside
-// what computes, buckets, other collectives and messages have memory of their own.
+// The largest need at one moment. Instructions run one after the other; where collectives run
+// beside what computes, buckets, other collectives and messages have memory of their own.
 struct ScratchNeed {
   int64_t bucket_bytes = 0;
   int64_t collective_bytes = 0;

@@ -54,7 +54,7 @@ std::optional<double> SpareShare(const mesh::Topology& topology, int device, int
 }
 
 ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
-                           const mesh::Topology& topology) {
+                               const mesh::Topology& topology) {
   if (pinned) return *pinned ? ir::OverlapMode::kOn : ir::OverlapMode::kOff;
   const int64_t devices = layout.device_count();
   double least = 1;
@@ -69,8 +69,8 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
   const int device = program.device.value();
   const bool gpu = IsGpu(topology.ProfileOf(static_cast<size_t>(device)));
-  const bool beside =
-      program.overlap == ir::OverlapMode::kOn || (gpu && program.overlap == ir::OverlapMode::kByDevice);
+  const bool beside = program.overlap == ir::OverlapMode::kOn ||
+                      (gpu && program.overlap == ir::OverlapMode::kByDevice);
   return beside ? SpareShare(topology, device, devices).value_or(0) : 0;
 }
 
@@ -120,14 +120,14 @@ EarlyCollectives FindEarly(const ir::Program& program, size_t run,
     double made_s = lane_s;
     for (const ValueId input : node.inputs) {
       const auto slot = slot_of.find(input);
-      const auto writer = slot == slot_of.end() ? std::nullopt
-                                                : LastWriter(program, run, slot->second);
+      const auto writer =
+          slot == slot_of.end() ? std::nullopt : LastWriter(program, run, slot->second);
       double input_s = 0;
       if (writer) {
         const size_t by = program.instructions[writer->instruction].executable.index();
         const ir::Graph& made_by = *program.executables[by].graph;
-        input_s = lanes[by].made_s[made_by.outputs[writer->output].value.index()] -
-                  lanes[by].seconds;
+        input_s =
+            lanes[by].made_s[made_by.outputs[writer->output].value.index()] - lanes[by].seconds;
         for (size_t i = writer->instruction + 1; i < run; ++i) {
           const ir::Instruction& between = program.instructions[i];
           if (between.op == ir::Opcode::kRun) {

@@ -25,7 +25,7 @@ std::optional<double> SpareShare(const mesh::Topology& topology, int device, int
 
 // A device that has half a core to spare gains by it. `topology` as the programs see it.
 ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
-                           const mesh::Topology& topology);
+                               const mesh::Topology& topology);
 
 // The share that counts for a program: 0 where its collectives run in their turn.
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices);
@@ -34,15 +34,15 @@ double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64
 // node begins when its lane is free and its operands are there.
 struct LaneTimes {
   double seconds = 0;           // until both lanes are through
-  std::vector<double> made_s;    // per value: when it is there; inputs: 0
-  std::vector<double> begin_s;   // per node
+  std::vector<double> made_s;   // per value: when it is there; inputs: 0
+  std::vector<double> begin_s;  // per node
 };
 LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s);
 
 // What of the reductions that a program's update begins with is done behind earlier RUNs: those of
 // values that a RUN leaves in slots begin when they are there.
 struct EarlyCollectives {
-  double seconds = 0;  // of them all
+  double seconds = 0;   // of them all
   double hidden_s = 0;  // of these, done when the RUN before has ended
 };
 // run: its instruction. node_s: per executable, per node. run_s: per executable.

@@ -29,10 +29,9 @@ std::string BesideEvent(const ir::Program& program, const Span& span) {
 
 std::string BesideName(const ir::Program& program) {
   const int32_t device = program.device.value();
-  return fmt::format(
-      R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},)"
-      R"("args":{{"name":"collectives of device {}"}}}})",
-      program.stage.value(), kBesideThreads + device, device);
+  return fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},)"
+                     R"("args":{{"name":"collectives of device {}"}}}})",
+                     program.stage.value(), kBesideThreads + device, device);
 }
 
 std::string RunEvent(const ir::Program& program, const Span& span) {

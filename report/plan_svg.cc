@@ -216,24 +216,27 @@ struct RunMark {
   }
 };
 
+std::vector<std::vector<planner::Span>> ByProgram(const planner::Plan& plan,
+                                                  const std::vector<planner::Span>& spans) {
+  std::map<int, size_t> program_of;
+  for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
+  std::vector<std::vector<planner::Span>> by_program(plan.Main().size());
+  for (const planner::Span& span : spans) {
+    MW_CHECK(program_of.contains(span.device))
+        << "a run of device " << span.device << ", which the plan lacks";
+    by_program[program_of.at(span.device)].push_back(span);
+  }
+  return by_program;
+}
+
 class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
              const mesh::Topology& topology)
       : plan_(plan), forecast_(forecast), topology_(topology) {
     ChooseRows();
-    spans_.resize(plan.Main().size());
-    std::map<int, size_t> program_of;
-    for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
-    for (const planner::Span& span : forecast.simulation.spans) {
-      MW_CHECK(program_of.contains(span.device))
-          << "a run of device " << span.device << ", which the plan lacks";
-      spans_[program_of.at(span.device)].push_back(span);
-    }
-    beside_.resize(plan.Main().size());
-    for (const planner::Span& span : forecast.simulation.beside) {
-      beside_[program_of.at(span.device)].push_back(span);
-    }
+    spans_ = ByProgram(plan, forecast.simulation.spans);
+    beside_ = ByProgram(plan, forecast.simulation.beside);
   }
 
   std::string Run() {
@@ -463,10 +466,10 @@ class PlanDrawer {
   const planner::Plan& plan_;
   const planner::Forecast& forecast_;
   const mesh::Topology& topology_;
-  std::vector<size_t> rows_;                       // programs that are drawn
+  std::vector<size_t> rows_;                        // programs that are drawn
   std::vector<std::vector<planner::Span>> spans_;   // per program, in order of begin
   std::vector<std::vector<planner::Span>> beside_;  // per program: collectives beside what computes
-  int y_ = kSvgMargin;                             // the next free line
+  int y_ = kSvgMargin;                              // the next free line
   Canvas canvas_;
 };
 

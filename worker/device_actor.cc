@@ -180,8 +180,9 @@ Status DeviceActor::Allocate() {
                     options_.mark,   local_.tier_copies.get()};
   const bool queued = device_.kind() == device::Kind::kCuda;
   for (auto& [name, program] : programs_) {
-    MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr, device_.host_link_bytes_per_s(),
-                            beside_.get())
+    MW_TRY(program
+               ->Resolve(memory_, queued ? &lanes : nullptr, device_.host_link_bytes_per_s(),
+                         beside_.get())
                .WithContext(fmt::format("rank {}, program '{}'", rank(), name)));
   }
   for (auto& [name, program] : programs_) {

@@ -89,8 +89,7 @@ Status DeviceMemory::AddProgram(const ir::Program& program) {
 }
 
 void DeviceMemory::AddScratch(const ScratchNeed& need) {
-  MW_CHECK(!allocated() && need.bytes >= 0 && need.collective_bytes >= 0 &&
-           need.bucket_bytes >= 0)
+  MW_CHECK(!allocated() && need.bytes >= 0 && need.collective_bytes >= 0 && need.bucket_bytes >= 0)
       << "scratch of " << need.bytes << " and " << need.most_collective_bytes() << " bytes";
   most_.collective_bytes = std::max(most_.collective_bytes, device::AlignUp(need.collective_bytes));
   most_.bucket_bytes = std::max(most_.bucket_bytes, device::AlignUp(need.bucket_bytes));
@@ -117,8 +116,7 @@ Status DeviceMemory::Allocate(device::Device& device) {
     persistent_use[entry.kind] += device::AlignUp(entry.type.bytes());
   }
   device::MemoryUse arena_use = arena_use_;
-  arena_use[ir::MemoryKind::kWorkspace] +=
-      group_scratch_bytes_ + scratch_bytes();
+  arena_use[ir::MemoryKind::kWorkspace] += group_scratch_bytes_ + scratch_bytes();
   MW_ASSIGN_OR_RETURN(arena_memory_, device.Allocate(arena_use));
   MW_ASSIGN_OR_RETURN(persistent_memory_, device.Allocate(persistent_use));
   if (host_bytes_ > 0) {

@@ -76,8 +76,8 @@ class DeviceMemory {
   }
   std::byte* scratch(const ScratchNeed& need) const {
     if (apart_) return collective_scratch() + most_.collective_bytes;
-    return bucket_scratch() + device::AlignUp(overlap_ ? most_.most_collective_bytes()
-                                                       : need.most_collective_bytes());
+    return bucket_scratch() +
+           device::AlignUp(overlap_ ? most_.most_collective_bytes() : need.most_collective_bytes());
   }
 
   const std::map<std::string, Persistent>& persistent() const { return persistent_; }
@@ -96,9 +96,10 @@ class DeviceMemory {
   int64_t scratch_bytes() const;
 
   const bool overlap_;
-  bool apart_ = false;  // buckets and other collectives; a program says that they run beside kernels
+  bool apart_ =
+      false;  // buckets and other collectives; a program says that they run beside kernels
   int64_t group_scratch_bytes_ = 0;
-  ScratchNeed most_;                // of each kind, aligned
+  ScratchNeed most_;                 // of each kind, aligned
   int64_t most_together_bytes_ = 0;  // of all that one has at a time, where nothing overlaps
   std::unique_ptr<device::Memory> persistent_memory_;
   std::unique_ptr<device::HostMemory> host_memory_;  // null: no slot is there

@@ -123,7 +123,7 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
     return OkStatus();
   }
   MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_,
-                                                    program_.overlap != ir::OverlapMode::kOff));
+                                                program_.overlap != ir::OverlapMode::kOff));
   return OkStatus();
 }
 
@@ -182,8 +182,11 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
 
 Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
                               InstructionCounter& counter) {
-  if (queued_ != nullptr) return RunQueued(context, cause, counter);
-  if (lanes_ != nullptr) return RunLanes(context, cause, counter);
+  if (queued_ != nullptr || lanes_ != nullptr) {
+    MW_TRY(queued_ != nullptr ? RunQueued(context, cause) : RunLanes(context, cause, counter));
+    for (const Step& step : steps_) counter.Count(step.op);
+    return OkStatus();
+  }
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
   tiers_->Begin();
   const Status ran = RunInstructions(context, cause, counter);
@@ -222,22 +225,15 @@ Status LoadedProgram::RunLanes(const ops::RunContext& context, FirstCause& cause
   const auto failed = [&](int64_t instruction, const Status& failure) {
     if (!cause.stopped()) cause.Record(Locate(failure, instruction, context.step, cause));
   };
-  MW_TRY(lanes_->Run(context, cause, counter, failed));
-  for (const Step& step : steps_) counter.Count(step.op);
-  return OkStatus();
+  return lanes_->Run(context, cause, counter, failed);
 }
 
-Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& cause,
-                                InstructionCounter& counter) {
+Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& cause) {
   if (cause.stopped()) return cause.status();
-  if (const Status status = queued_->Run(context, cause); !status.ok()) {
-    if (!cause.stopped()) {
-      cause.Record(Locate(status, queued_->reached(), context.step, cause));
-    }
-    return cause.status();
-  }
-  for (const Step& step : steps_) counter.Count(step.op);
-  return OkStatus();
+  const Status status = queued_->Run(context, cause);
+  if (status.ok()) return status;
+  if (!cause.stopped()) cause.Record(Locate(status, queued_->reached(), context.step, cause));
+  return cause.status();
 }
 
 Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t step,

@@ -73,7 +73,7 @@ class LoadedProgram {
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
   Status RunLanes(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
-  Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
+  Status RunQueued(const ops::RunContext& context, FirstCause& cause);
   // The failure with the place where it happened; instruction -1: it is of no certain one.
   Status Locate(const Status& failure, int64_t instruction, int64_t step,
                 const FirstCause& cause) const;

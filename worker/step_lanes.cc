@@ -99,7 +99,8 @@ Status StepLanes::RunItem(int lane, const StepItem& item, ops::RunContext& conte
     return OkStatus();
   }
   if (item.transfer != nullptr) return RunMessage(*item.transfer, context, step.counter);
-  MW_CHECK(item.node != nullptr) << "an item of instruction " << item.instruction << " does nothing";
+  MW_CHECK(item.node != nullptr) << "an item of instruction " << item.instruction
+                                 << " does nothing";
   const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
   const Status status = item.kind == Kind::kCollective
                             ? RunCollective(lane, item, context, step.counter)

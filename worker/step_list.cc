@@ -102,8 +102,7 @@ class Builder {
       } else {
         item.kind = Kind::kCollective;
         item.scratch = run.call.ScratchOf(*node.collective);
-        item.queued.queue =
-            node.collective->alone() || by_threads() ? kComputing : kCollectives;
+        item.queued.queue = node.collective->alone() || by_threads() ? kComputing : kCollectives;
         if (by_threads() && node.group != nullptr) {
           accesses.push_back(Touching(node.group, 1, true));
         }

@@ -1,14 +1,14 @@
-// StepList: the instructions of a step as items for the queues of a GPU, or for the threads of a CPU
-// device, and the pieces in which they are given.
+// StepList: the instructions of a step as items for the queues of a GPU, or for the threads of a
+// CPU device, and the pieces in which they are given.
 //
 // Kernels, copies and transfers between stages go to the device's computing queue, collectives to
 // one beside it, so that gradients are reduced while others are computed, and what goes to and
 // comes from the host's memory to a third. Events order them where they touch the same bytes
 // (worker/queue_order.h). A collective that is listed behind work that it does not need begins
-// before that work is done: a queue goes on as far as the bytes let it. A piece needs nothing from the host or
-// another queue in between, so that it can be recorded. Marks say how far a queue has got: behind
-// each instruction and each collective, and often enough in between for the host to see that it may
-// give more.
+// before that work is done: a queue goes on as far as the bytes let it. A piece needs nothing from
+// the host or another queue in between, so that it can be recorded. Marks say how far a queue has
+// got: behind each instruction and each collective, and often enough in between for the host to see
+// that it may give more.
 //
 // The threads of a CPU device (worker/step_lanes.h) take turns at a price. So a collective is for
 // the second one only where something can be computed beside it. Calls of one group keep their

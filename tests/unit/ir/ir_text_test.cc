@@ -148,9 +148,9 @@ TEST(ProgramText, GoldenTextRoundTrips) {
 
 TEST(ProgramText, SaysWhetherCollectivesOverlap) {
   const std::string line = "workspace 512 + 256";
-  for (const auto& [text, mode] : {std::pair("", OverlapMode::kByDevice),
-                                   std::pair(" | overlap on", OverlapMode::kOn),
-                                   std::pair(" | overlap off", OverlapMode::kOff)}) {
+  for (const auto& [text, mode] :
+       {std::pair("", OverlapMode::kByDevice), std::pair(" | overlap on", OverlapMode::kOn),
+        std::pair(" | overlap off", OverlapMode::kOff)}) {
     std::string all = kProgram;
     all.replace(all.find(line), line.size(), line + text);
     const auto program = ParseProgram(all);

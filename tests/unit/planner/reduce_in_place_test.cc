@@ -44,12 +44,12 @@ TEST(CoalesceAllReduces, BucketsComeInTheOrderInWhichGradientsAreMade) {
   const std::vector<int64_t> made = {30, 20, 10};
   const auto each = CoalesceAllReduces(UpdateGraph(), 16, made);
   ASSERT_TRUE(each.has_value()) << each.error();
-  EXPECT_THAT(Reduced(*each), ElementsAre(ElementsAre("head"), ElementsAre("middle"),
-                                          ElementsAre("embedding")));
+  EXPECT_THAT(Reduced(*each),
+              ElementsAre(ElementsAre("head"), ElementsAre("middle"), ElementsAre("embedding")));
   const auto pairs = CoalesceAllReduces(UpdateGraph(), 32, made);
   ASSERT_TRUE(pairs.has_value()) << pairs.error();
   EXPECT_THAT(Reduced(*pairs),
-              ElementsAre(ElementsAre("head", "middle"), ElementsAre("embedding")));
+              ElementsAre(ElementsAre("middle", "head"), ElementsAre("embedding")));
   for (const ir::Node& node : pairs->nodes) {
     if (node.op == ir::Op::kInput) continue;
     EXPECT_EQ(node.op, ir::Op::kAllReduce) << "reductions come before what reads them";
@@ -60,8 +60,8 @@ TEST(CoalesceAllReduces, BucketsComeInTheOrderInWhichGradientsAreMade) {
 TEST(CoalesceAllReduces, OfEqualAgeTheyStayInTheirOrder) {
   const auto each = CoalesceAllReduces(UpdateGraph(), 16);
   ASSERT_TRUE(each.has_value()) << each.error();
-  EXPECT_THAT(Reduced(*each), ElementsAre(ElementsAre("embedding"), ElementsAre("middle"),
-                                          ElementsAre("head")));
+  EXPECT_THAT(Reduced(*each),
+              ElementsAre(ElementsAre("embedding"), ElementsAre("middle"), ElementsAre("head")));
 }
 
 }  // namespace

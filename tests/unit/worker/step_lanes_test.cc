@@ -167,8 +167,8 @@ class Held final : public ops::TokenSource {
  public:
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {
     asked_.set_value();
-    const bool told = told_.get_future().wait_for(std::chrono::seconds(20)) ==
-                      std::future_status::ready;
+    const bool told =
+        told_.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready;
     if (throws_) throw std::runtime_error("disk on fire");
     std::fill(row.begin(), row.end(), 0);
     return told ? OkStatus() : DeadlineExceeded("nobody went on");
