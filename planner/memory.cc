@@ -130,6 +130,29 @@ std::string WhatTakesLess(const Layout& layout) {
 
 }  // namespace
 
+namespace {
+
+// Where collectives run beside what computes, one of inputs alone may write its result as soon as
+// these are made, which is at `made` of their slots.
+int EarliestWrite(const ir::Graph& graph, ValueId result, const ir::Instruction& run,
+                  const std::vector<int>& made, int listed) {
+  const ir::Node& node = graph.node(graph.value(result).producer);
+  if (!IsCollective(node.op)) return listed;
+  const std::vector<NodeId> inputs = graph.NodesOf(ir::Op::kInput);
+  int earliest = 0;
+  for (const ValueId operand : node.inputs) {
+    const auto at = std::find(inputs.begin(), inputs.end(), graph.value(operand).producer);
+    if (at == inputs.end()) return listed;
+    const SlotId slot = run.inputs[static_cast<size_t>(at - inputs.begin())];
+    MW_CHECK(slot.index() < made.size()) << "slot " << slot << " of " << made.size();
+    if (made[slot.index()] < 0) return listed;
+    earliest = std::max(earliest, made[slot.index()]);
+  }
+  return std::min(earliest, listed);
+}
+
+}  // namespace
+
 SlotSpans SpansOf(const ir::Program& program) {
   std::map<const ir::Graph*, ir::OperandTimes> times;
   for (const ir::Executable& executable : program.executables) {
@@ -138,6 +161,7 @@ SlotSpans SpansOf(const ir::Program& program) {
   SlotSpans spans;
   spans.first.assign(program.slots.size(), std::numeric_limits<int>::max());
   spans.last.assign(program.slots.size(), -1);
+  std::vector<int> made(program.slots.size(), -1);  // by the last RUN that wrote the slot
   const auto touch = [&](SlotId id, int from, int to) {
     const auto s = id.index();
     spans.first[s] = std::min(spans.first[s], from);
@@ -161,8 +185,16 @@ SlotSpans SpansOf(const ir::Program& program) {
     for (size_t i = 0; i < instruction.inputs.size(); ++i) {
       touch(instruction.inputs[i], start, start + std::max(0, operands.last_read[i]));
     }
+    const bool beside = program.overlap == ir::OverlapMode::kOn;
     for (size_t o = 0; o < instruction.outputs.size(); ++o) {
-      touch(instruction.outputs[o], start + operands.first_write[o], start + nodes);
+      const ValueId result = graph.outputs[o].value;
+      int first = start + operands.first_write[o];
+      if (beside) first = EarliestWrite(graph, result, instruction, made, first);
+      touch(instruction.outputs[o], first, start + nodes);
+    }
+    for (size_t o = 0; o < instruction.outputs.size(); ++o) {
+      const NodeId producer = graph.value(graph.outputs[o].value).producer;
+      made[instruction.outputs[o].index()] = start + producer.value();
     }
     spans.end = start + nodes + 1;
   }

@@ -11,6 +11,7 @@
 #include "ir/schema.h"
 #include "ir/verify.h"
 #include "planner/cost_model.h"
+#include "planner/early_scatters.h"
 #include "planner/evaluation.h"
 #include "planner/job_on_axes.h"
 #include "planner/layout.h"
@@ -193,8 +194,9 @@ class PlanMaker {
   }
 
   Result<Programs> MakeStep() const {
-    MW_ASSIGN_OR_RETURN(const Partition partition,
+    MW_ASSIGN_OR_RETURN(Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
+    if (overlap_ == ir::OverlapMode::kOn) MW_TRY(ScatterEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(plan_.layout, /*backward=*/true));
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -65,18 +66,18 @@ ir::JobRequest OverlapJob(const OverlapCase& c, bool overlap) {
 }
 
 // Which threads run kernels and which collectives. At the last kernel of a backward the device's
-// own thread waits until some gradient is reduced, if it is told to.
+// own thread waits until some gradient is reduced by this op, if there is one.
 class ThreadsOfNodes final : public ops::NodeObserver {
  public:
-  explicit ThreadsOfNodes(bool waits_for_reduction = false) : waits_(waits_for_reduction) {}
+  explicit ThreadsOfNodes(std::optional<ir::Op> awaited = std::nullopt) : awaited_(awaited) {}
 
   void OnNode(const ir::Graph& graph, NodeId node, double) override {
     const ir::Op op = graph.node(node).op;
     const MutexLock lock(mutex_);
     (planner::IsCollective(op) ? collectives_ : kernels_).insert(std::this_thread::get_id());
-    if (op == ir::Op::kAllReduce) reduced_ = true;
+    if (op == awaited_) reduced_ = true;
     changed_.NotifyAll();
-    if (!waits_ || op != ir::Op::kEmbeddingGrad) return;
+    if (!awaited_ || op != ir::Op::kEmbeddingGrad) return;
     const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!reduced_ && changed_.WaitUntil(mutex_, due)) continue;
     if (!reduced_) late_ = true;
@@ -95,7 +96,7 @@ class ThreadsOfNodes final : public ops::NodeObserver {
   }
 
  private:
-  const bool waits_;
+  const std::optional<ir::Op> awaited_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::set<std::thread::id> kernels_ MW_GUARDED_BY(mutex_);
@@ -155,18 +156,23 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OverlapLayouts, ::testing::ValuesIn(kOverlapCase
 
 // The step's own thread stops at the end of the backward until a gradient is reduced: with
 // collectives in their turn it would be for ever.
-TEST(OverlapOfBuckets, GradientsAreReducedBeforeTheBackwardEnds) {
-  const ir::JobRequest job = OverlapJob(kOverlapCases[0], true);
+class OverlapOfGradients : public ::testing::TestWithParam<int> {};
+
+TEST_P(OverlapOfGradients, TheyAreReducedBeforeTheBackwardEnds) {
+  ir::JobRequest job = OverlapJob(kOverlapCases[0], true);
+  job.parallel.zero = GetParam();
   auto plan = planner::MakePlan(job, mesh::Topology::Local(2));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   SyntheticTokens tokens(kOverlapVocabulary);
-  ThreadsOfNodes threads(true);
+  ThreadsOfNodes threads(GetParam() == 0 ? ir::Op::kAllReduce : ir::Op::kReduceScatter);
   auto cluster = VirtualCluster::StartPlan(*std::move(plan), job.train.seed, &tokens,
                                            ops::Backend::kCpu, {}, &threads);
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   ASSERT_TRUE((*cluster)->Train(0, 1).has_value());
   EXPECT_FALSE(threads.late());
 }
+
+INSTANTIATE_TEST_SUITE_P(Zero, OverlapOfGradients, ::testing::Values(0, 1, 2, 3));
 
 // ---- what plans say ----
 
