@@ -212,6 +212,21 @@ def dp2_scaling(options, steps):
             "spread": {"ours": spread(values["data=2"]), "peer": spread(values["one core"])}}
 
 
+@case("dp2-overlap", shape_text(SMALL, "float32", "data=2, 2 processes x 1 core"), "ratio >= 1", 20)
+def dp2_overlap(options, steps):
+    """Gradients reduced while others are made, against after them."""
+    count = options.steps(steps)
+    with ours.Cluster(2, 1, 2) as cluster:
+        parties = {name: OurTraining(cluster, JOBS["small"], SMALL, "float32", count,
+                                     data_parallel_replicate_degree=2, overlap=overlap)
+                   for name, overlap in (("beside", "true"), ("in turn", "false"))}
+        values = interleave(parties, options.rounds_of(SMALL))
+    beside, in_turn = median(values["beside"]), median(values["in turn"])
+    return {"ours": tokens(beside), "peer": {**tokens(in_turn), "name": "ours in turn"},
+            "ratio": significant(beside / in_turn), "met": beside >= in_turn,
+            "spread": {"ours": spread(values["beside"]), "peer": spread(values["in turn"])}}
+
+
 def mpi(size, ranks, repeats):
     """Seconds of OpenMPI's all-reduce."""
     program = STATE / "mpi_allreduce"

@@ -6,6 +6,11 @@ std::vector<ConfigKey> DeviceKeys() {
   return {
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+      {"parallelism", "overlap",
+       "Collectives run beside what computes, and gradients are reduced while others are made; "
+       "auto: "
+       "on GPUs, and on CPU devices whose host has cores to spare.",
+       MW_AT(parallel.overlap), KeyKind::kSwitch},
       {"parallelism",
        "optimizer_memory",
        "Where the optimizer's state is between two updates; host: in the memory of the worker's "

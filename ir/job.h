@@ -50,6 +50,9 @@ struct ParallelSpec {
   // Megatron: residual stream split over `tensor` along the sequence. Empty: the
   // search decides, where OpenParallel() leaves it to it.
   std::optional<bool> sequence_parallel = false;
+  // Collectives run beside what computes (worker/step_list.h); empty: where something has time for
+  // them (planner/overlap.h).
+  std::optional<bool> overlap = std::nullopt;
   // ZeRO over the replicas: 1 splits the optimizer's state, 2 gradients too, 3 weights too.
   int64_t zero = 0;  // -1: auto
   // Replicas, neighbours of each other, that split the optimizer's state among them, gradients, and

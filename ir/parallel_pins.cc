@@ -41,6 +41,7 @@ constexpr std::array kPins = {
     Pin{"shardings", "parallelism.shardings", &P::shardings},
     Pin{"sharding_pins", "parallelism.sharding_pins", &P::sharding_pins},
     Pin{"bucket_bytes", "parallelism.gradient_bucket_bytes", &P::bucket_bytes},
+    Pin{"overlap", "parallelism.overlap", &P::overlap},
     Pin{"head_block_tokens", "parallelism.head_block_tokens", &P::head_block_tokens},
     Pin{"optimizer_memory", "parallelism.optimizer_memory", &P::optimizer_memory},
     Pin{"weights_memory", "parallelism.weights_memory", &P::weights_memory},

@@ -41,6 +41,9 @@
 //     output "logits" s8
 //     executable e0 = graph "f" { ... }
 //   }
+// Where the program says whether collectives run beside what computes, the line of the arena ends
+// in
+// "| overlap on" or "| overlap off".
 // A report is a scalar that is read after every step; an output is this device's block of a tensor
 // that a launch may ask for, and its slot says which block that is ("part").
 // A tile that is the whole slot prints no box. Slots, channels and executables are numbered in
@@ -126,6 +129,15 @@ struct ChannelEnd {
   friend bool operator==(const ChannelEnd&, const ChannelEnd&) = default;
 };
 
+// Whether collectives run beside what computes, or in their turn. Either way an instruction reads
+// and writes what it would in its turn: bytes that two of them touch are never touched at once, and
+// who comes first in the list does so (worker/step_list.h).
+enum class OverlapMode : uint8_t {
+  kByDevice,  // on GPUs they do
+  kOn,
+  kOff
+};
+
 struct MeshAxis {
   std::string name;
   int64_t size = 1;
@@ -147,6 +159,7 @@ struct Program {
   std::vector<int64_t> coords;            // of this device, one per axis
   std::vector<DeviceIndex> mesh_devices;  // row-major over the axes
   int32_t microbatches = 1;
+  OverlapMode overlap = OverlapMode::kByDevice;
   int64_t arena_bytes = 0;  // transient slots + workspace
   int64_t workspace_offset = 0;
   int64_t workspace_bytes = 0;  // max over executables

@@ -21,6 +21,11 @@ std::string FormatSlots(const std::vector<SlotId>& slots) {
   return text;
 }
 
+const char* FormatOverlap(OverlapMode overlap) {
+  if (overlap == OverlapMode::kByDevice) return "";
+  return overlap == OverlapMode::kOn ? " | overlap on" : " | overlap off";
+}
+
 std::string FormatHeader(const Program& p) {
   std::string axes;
   for (const MeshAxis& axis : p.axes)
@@ -34,10 +39,11 @@ std::string FormatHeader(const Program& p) {
   for (DeviceIndex device : p.mesh_devices) ranks += fmt::format(" {}", device.value());
   return fmt::format(
       "program {} device {} of {} stage {} {{\n"
-      "  axes{} | coords{} | microbatches {} | arena {} | workspace {} + {}\n"
+      "  axes{} | coords{} | microbatches {} | arena {} | workspace {} + {}{}\n"
       "  ranks{}\n",
       QuoteText(p.name), p.device.value(), p.device_count, p.stage.value(), axes, coords,
-      p.microbatches, p.arena_bytes, p.workspace_offset, p.workspace_bytes, ranks);
+      p.microbatches, p.arena_bytes, p.workspace_offset, p.workspace_bytes,
+      FormatOverlap(p.overlap), ranks);
 }
 
 std::string FormatSlot(const Slot& slot) {
@@ -187,12 +193,24 @@ class ProgramParser {
     MW_ASSIGN_OR_RETURN(p_.workspace_offset, lexer_.Int());
     MW_TRY(lexer_.Expect("+"));
     MW_ASSIGN_OR_RETURN(p_.workspace_bytes, lexer_.Int());
+    MW_TRY(ParseOverlap());
     MW_TRY(lexer_.Expect("ranks"));
     while (lexer_.PeekInt()) {
       MW_ASSIGN_OR_RETURN(const int32_t rank, lexer_.Int32());
       p_.mesh_devices.emplace_back(rank);
     }
     return OkStatus();
+  }
+
+  Status ParseOverlap() {
+    if (!lexer_.Take("|")) return OkStatus();
+    MW_TRY(lexer_.Expect("overlap"));
+    if (lexer_.Take("on")) {
+      p_.overlap = OverlapMode::kOn;
+      return OkStatus();
+    }
+    p_.overlap = OverlapMode::kOff;
+    return lexer_.Expect("off");
   }
 
   Status ParseAxes() {

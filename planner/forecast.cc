@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "ir/schema.h"
 #include "planner/layout.h"
+#include "planner/overlap.h"
 #include "planner/simulate_setup.h"
 
 namespace meshwright::planner {
@@ -27,14 +28,18 @@ struct GraphCollective {
 // What one run of a graph asks for; devices of a stage share their graphs.
 struct GraphWork {
   std::vector<NodeWork> nodes;
+  std::vector<size_t> node_of;  // per entry of `nodes`: its position in the graph
   std::vector<GraphCollective> collectives;
+  std::vector<size_t> collective_of;  // as node_of
   FlopsByType product_flops = {};
 };
 
 GraphWork WorkOfGraph(const ir::Graph& graph) {
   GraphWork work;
-  for (const ir::Node& node : graph.nodes) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
     if (IsCollective(node.op)) {
+      work.collective_of.push_back(n);
       GraphCollective& collective = work.collectives.emplace_back();
       collective.kind = CollectiveKindOf(node.op);
       collective.axes = node.attrs.Strs("axes");
@@ -48,6 +53,7 @@ GraphWork WorkOfGraph(const ir::Graph& graph) {
     if (own.is_free) continue;
     work.product_flops[static_cast<size_t>(own.dtype)] += own.product_flops();
     work.nodes.push_back(std::move(own));
+    work.node_of.push_back(n);
   }
   return work;
 }
@@ -62,6 +68,9 @@ struct DeviceGroup {
 struct RunCost {
   double seconds = 0;
   double collective_s = 0;
+  double hidden_s = 0;  // of these, behind what computes
+  double before_s = 0;  // of these, behind earlier RUNs
+  double early_s = 0;   // collectives that begin behind earlier RUNs
   std::map<std::string, Traffic> by_axes;
   std::array<double, mesh::kLinkClassCount> bytes_by_link = {};
 };
@@ -100,6 +109,68 @@ double PeakOfDevices(const Plan& plan, const mesh::Topology& topology, ir::DType
   return peak;
 }
 
+// Seconds of each node of a graph.
+std::vector<double> NodeTimes(const ir::Graph& graph, const GraphWork& work,
+                              const std::vector<double>& collectives_s, const CostModel& model,
+                              int device) {
+  MW_CHECK(collectives_s.size() == work.collective_of.size())
+      << collectives_s.size() << " times of the collectives of " << graph.name;
+  std::vector<double> times(graph.nodes.size(), 0);
+  for (size_t i = 0; i < work.nodes.size(); ++i) {
+    times[work.node_of[i]] = model.NodeSeconds(work.nodes[i], device);
+  }
+  for (size_t i = 0; i < collectives_s.size(); ++i) {
+    times[work.collective_of[i]] = collectives_s[i];
+  }
+  return times;
+}
+
+bool RunsOncePerStep(const ir::Program& program, const ir::Instruction& run) {
+  const auto same = [&](const ir::Instruction& other) {
+    return other.op == ir::Opcode::kRun && other.executable == run.executable;
+  };
+  return std::count_if(program.instructions.begin(), program.instructions.end(), same) == 1;
+}
+
+// What a RUN's collectives do behind its own kernels and behind the RUNs before it. node_s: per
+// executable, per node.
+void HideCollectives(const ir::Program& program, const std::vector<std::vector<double>>& node_s,
+                     double share, std::vector<RunCost>& costs) {
+  std::vector<LaneTimes> lanes;
+  for (size_t e = 0; e < program.executables.size(); ++e) {
+    lanes.push_back(WalkLanes(*program.executables[e].graph, node_s[e]));
+    costs[e].hidden_s = share * std::max(0.0, costs[e].seconds - lanes[e].seconds);
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const ir::Instruction& run = program.instructions[i];
+    if (run.op != ir::Opcode::kRun || !RunsOncePerStep(program, run)) continue;
+    RunCost& cost = costs[run.executable.index()];
+    const EarlyCollectives early = FindEarly(program, i, node_s, lanes);
+    cost.early_s = early.seconds;
+    cost.before_s = share * early.hidden_s;
+  }
+  for (RunCost& cost : costs) {
+    cost.hidden_s = std::min(cost.collective_s, cost.hidden_s + cost.before_s);
+    cost.seconds -= cost.hidden_s;
+  }
+}
+
+// Collectives that begin behind earlier RUNs, drawn from where they do.
+void AddBeside(std::span<const ir::Program> programs,
+               const std::map<int, std::vector<RunCost>>& run_costs, Simulation& simulation) {
+  std::map<int, const ir::Program*> program_of;
+  for (const ir::Program& program : programs) program_of[program.device.value()] = &program;
+  for (const Span& span : simulation.spans) {
+    const ir::Program& program = *program_of.at(span.device);
+    const auto& run = program.instructions[static_cast<size_t>(span.instruction)];
+    const RunCost& cost = run_costs.at(span.device)[run.executable.index()];
+    if (cost.before_s <= 0) continue;
+    const double begin_s = std::max(0.0, span.begin_s - cost.before_s);
+    const double end_s = std::min(begin_s + cost.early_s, span.end_s);
+    simulation.beside.push_back({span.device, span.instruction, begin_s, end_s});
+  }
+}
+
 class Forecaster {
  public:
   Forecaster(const Plan& plan, const mesh::Topology& topology)
@@ -115,6 +186,7 @@ class Forecaster {
     for (const ir::Program& program : plan_.Main()) AddRunCosts(program);
     MW_ASSIGN_OR_RETURN(forecast_.simulation, Simulate(plan_.Main(), Costs()));
     forecast_.step_s = forecast_.simulation.makespan_s;
+    AddBeside(plan_.Main(), run_costs_, forecast_.simulation);
     for (const ir::Program& program : plan_.Main()) AddTraffic(program);
     SetRates();
     forecast_.memory = MemoryOverTime(plan_.Main(), forecast_.simulation);
@@ -160,15 +232,26 @@ class Forecaster {
   void AddRunCosts(const ir::Program& program) {
     std::map<mesh::AxisList, DeviceGroup> groups;
     std::vector<RunCost>& costs = run_costs_[program.device.value()];
+    std::vector<std::vector<double>> collectives_s;  // per executable, in order
     for (const ir::Executable& executable : program.executables) {
       RunCost& cost = costs.emplace_back();
+      std::vector<double>& each_s = collectives_s.emplace_back();
       for (const GraphCollective& collective : WorkOnce(*executable.graph).collectives) {
         const auto [at, fresh] = groups.try_emplace(collective.axes);
         if (fresh) at->second = GroupOf(program, collective.axes);
-        AddCollective(collective, at->second, SlowestOf(program), cost);
+        each_s.push_back(AddCollective(collective, at->second, SlowestOf(program), cost));
       }
       cost.seconds = cost.collective_s + ComputeSeconds(*executable.graph, SlowestOf(program));
     }
+    const double share = ShareOf(program, topology_, plan_.layout.device_count());
+    if (share <= 0) return;
+    std::vector<std::vector<double>> node_s;
+    for (size_t e = 0; e < program.executables.size(); ++e) {
+      const ir::Graph& graph = *program.executables[e].graph;
+      node_s.push_back(
+          NodeTimes(graph, WorkOnce(graph), collectives_s[e], model_, SlowestOf(program)));
+    }
+    HideCollectives(program, node_s, share, costs);
   }
 
   DeviceGroup GroupOf(const ir::Program& program, const mesh::AxisList& axes) const {
@@ -184,9 +267,10 @@ class Forecaster {
     return {model_.ShapeOf(members), model_.ClassOf(members)};
   }
 
-  void AddCollective(const GraphCollective& collective, const DeviceGroup& group, int device,
-                     RunCost& cost) const {
-    if (group.shape.members == 1) return;
+  // Its seconds.
+  double AddCollective(const GraphCollective& collective, const DeviceGroup& group, int device,
+                       RunCost& cost) const {
+    if (group.shape.members == 1) return 0;
     const mesh::CollectiveCost own =
         mesh::CostOfCollective(collective.kind, collective.local_bytes, group.shape);
     const double seconds = own.seconds + model_.NodeSeconds(collective.packing, device);
@@ -196,6 +280,7 @@ class Forecaster {
     traffic.bytes += own.bytes_within + own.bytes_between;
     cost.bytes_by_link[static_cast<size_t>(mesh::LinkClass::kHost)] += own.bytes_within;
     cost.bytes_by_link[static_cast<size_t>(group.between)] += own.bytes_between;
+    return seconds;
   }
 
   SimulationCosts Costs() {
@@ -225,6 +310,7 @@ class Forecaster {
           << "executable " << instruction.executable;
       const auto e = instruction.executable.index();
       forecast_.collective_s += share * costs[e].collective_s;
+      forecast_.hidden_s += share * costs[e].hidden_s;
       for (const auto& [axes, traffic] : costs[e].by_axes) {
         forecast_.by_axes[axes].bytes += devices * traffic.bytes;
         forecast_.by_axes[axes].seconds += share * traffic.seconds;

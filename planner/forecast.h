@@ -1,8 +1,10 @@
 // What a plan's step will be like: its programs replayed in virtual time with the cost model.
 //
 // A RUN takes the sum of its nodes' seconds; its collectives take what their group's links cost.
-// Nothing overlaps but what different devices do. Devices that share the cores of a host slow one
-// another (planner/simulate.h).
+// Where collectives run beside what computes, a RUN takes as long as the longer of two lanes, and
+// the update's first reductions begin when their gradients are there; of what that saves, the share
+// counts for which a core is free (planner/overlap.h). Devices that share the cores of a host slow
+// one another (planner/simulate.h).
 //
 // Utilisation: model FLOPs are those of products and attention that the mathematics asks for, once
 // for the global batch; hardware FLOPs are those that the programs execute: recomputation,
@@ -51,7 +53,8 @@ struct Forecast {
   // is GPipe's convention, (p-1)/(m+p-1) in the ideal case; the second Megatron's, (p-1)/m.
   double idle_of_total = 0;
   double idle_of_busy = 0;
-  double collective_s = 0;  // mean over devices; a part of their busy seconds
+  double collective_s = 0;  // mean over devices; a part of their busy seconds, but for this:
+  double hidden_s = 0;      // of these, behind what computes
   // By mesh axes ("data", "data,tensor"); messages between stages: "pipeline".
   std::map<std::string, Traffic> by_axes;
   std::array<double, mesh::kLinkClassCount> bytes_by_link = {};  // received, all devices

@@ -93,6 +93,7 @@ class DeviceLowering {
     program_.coords = mesh_.CoordsOf(position);
     program_.mesh_devices = mesh_.devices;
     program_.microbatches = input.microbatches;
+    program_.overlap = input.overlap;
   }
 
   Result<Program> Run() {

@@ -86,19 +86,30 @@ int64_t MessageScratch(const ir::Program& program, const ir::Instruction& instru
   return strided ? bytes : 0;
 }
 
-// The largest need at one moment: instructions run one after the other.
-int64_t ScratchBytes(const ir::Program& program) {
-  int64_t most = 0;
+// The largest need at one moment. Instructions run one after the other; where collectives run
+// beside what computes, buckets, other collectives and messages have memory of their own.
+struct ScratchNeed {
+  int64_t bucket_bytes = 0;
+  int64_t collective_bytes = 0;
+  int64_t message_bytes = 0;
+
+  int64_t Together() const { return std::max({bucket_bytes, collective_bytes, message_bytes}); }
+  int64_t Apart() const {
+    return AlignUp(bucket_bytes) + AlignUp(collective_bytes) + AlignUp(message_bytes);
+  }
+};
+
+void AddScratch(const ir::Program& program, ScratchNeed& need) {
   for (const ir::Executable& executable : program.executables) {
     for (const ir::Node& node : executable.graph->nodes) {
+      int64_t& most = node.inputs.size() > 1 ? need.bucket_bytes : need.collective_bytes;
       most = std::max(most, CollectiveScratch(program, *executable.graph, node));
     }
   }
   for (const ir::Instruction& instruction : program.instructions) {
     if (instruction.op != ir::Opcode::kSend && instruction.op != ir::Opcode::kRecv) continue;
-    most = std::max(most, MessageScratch(program, instruction));
+    need.message_bytes = std::max(need.message_bytes, MessageScratch(program, instruction));
   }
-  return most;
 }
 
 // What is left to raise, from what costs least.
@@ -119,6 +130,29 @@ std::string WhatTakesLess(const Layout& layout) {
 
 }  // namespace
 
+namespace {
+
+// Where collectives run beside what computes, one of inputs alone may write its result as soon as
+// these are made, which is at `made` of their slots.
+int EarliestWrite(const ir::Graph& graph, ValueId result, const ir::Instruction& run,
+                  const std::vector<int>& made, int listed) {
+  const ir::Node& node = graph.node(graph.value(result).producer);
+  if (!IsCollective(node.op)) return listed;
+  const std::vector<NodeId> inputs = graph.NodesOf(ir::Op::kInput);
+  int earliest = 0;
+  for (const ValueId operand : node.inputs) {
+    const auto at = std::find(inputs.begin(), inputs.end(), graph.value(operand).producer);
+    if (at == inputs.end()) return listed;
+    const SlotId slot = run.inputs[static_cast<size_t>(at - inputs.begin())];
+    MW_CHECK(slot.index() < made.size()) << "slot " << slot << " of " << made.size();
+    if (made[slot.index()] < 0) return listed;
+    earliest = std::max(earliest, made[slot.index()]);
+  }
+  return std::min(earliest, listed);
+}
+
+}  // namespace
+
 SlotSpans SpansOf(const ir::Program& program) {
   std::map<const ir::Graph*, ir::OperandTimes> times;
   for (const ir::Executable& executable : program.executables) {
@@ -127,6 +161,7 @@ SlotSpans SpansOf(const ir::Program& program) {
   SlotSpans spans;
   spans.first.assign(program.slots.size(), std::numeric_limits<int>::max());
   spans.last.assign(program.slots.size(), -1);
+  std::vector<int> made(program.slots.size(), -1);  // by the last RUN that wrote the slot
   const auto touch = [&](SlotId id, int from, int to) {
     const auto s = id.index();
     spans.first[s] = std::min(spans.first[s], from);
@@ -150,8 +185,16 @@ SlotSpans SpansOf(const ir::Program& program) {
     for (size_t i = 0; i < instruction.inputs.size(); ++i) {
       touch(instruction.inputs[i], start, start + std::max(0, operands.last_read[i]));
     }
+    const bool beside = program.overlap == ir::OverlapMode::kOn;
     for (size_t o = 0; o < instruction.outputs.size(); ++o) {
-      touch(instruction.outputs[o], start + operands.first_write[o], start + nodes);
+      const ValueId result = graph.outputs[o].value;
+      int first = start + operands.first_write[o];
+      if (beside) first = EarliestWrite(graph, result, instruction, made, first);
+      touch(instruction.outputs[o], first, start + nodes);
+    }
+    for (size_t o = 0; o < instruction.outputs.size(); ++o) {
+      const NodeId producer = graph.value(graph.outputs[o].value).producer;
+      made[instruction.outputs[o].index()] = start + producer.value();
     }
     spans.end = start + nodes + 1;
   }
@@ -162,7 +205,8 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   DeviceMemory memory;
   std::set<std::string> counted;
   const ir::Program* largest = nullptr;
-  int64_t scratch_bytes = 0;
+  ScratchNeed scratch;
+  bool apart = false;
   for (const ir::Program* program : programs) {
     for (const ir::Slot& slot : program->slots) {
       if (!slot.persistent || !counted.insert(slot.name).second) continue;
@@ -173,10 +217,12 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
       memory.bytes[slot.kind] += slot.type.bytes();
       memory.total_bytes += AlignUp(slot.type.bytes());
     }
-    scratch_bytes = std::max(scratch_bytes, ScratchBytes(*program));
+    AddScratch(*program, scratch);
+    apart = apart || program->overlap == ir::OverlapMode::kOn;
     if (!largest || program->arena_bytes > largest->arena_bytes) largest = program;
   }
   if (!largest) return memory;
+  const int64_t scratch_bytes = apart ? scratch.Apart() : scratch.Together();
   for (const auto& [kind, bytes] : TransientPeak(*largest)) memory.bytes[kind] += bytes;
   memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
   memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);

@@ -21,7 +21,9 @@ struct DeviceMemory {
 
 // When transient slots hold something, on a clock that ticks once per node of a RUN and once per
 // other instruction: from the first write to the last read, both inclusive. A slot that a RUN
-// writes lives from the node that does; one that it reads last, up to the node that does.
+// writes lives from the node that does; one that it reads last, up to the node that does. Where
+// collectives run beside what computes, what one makes of inputs alone lives from where these are
+// made.
 struct SlotSpans {
   std::vector<int> first;  // per slot
   std::vector<int> last;   // -1: never used

@@ -536,6 +536,8 @@ class Partitioner {
   }
 
   Result<Partition> Finish(int64_t bucket_bytes) {
+    std::map<TensorIndex, int64_t> made;  // when, as a microbatch passes the stage; in nodes
+    int64_t nodes = 0;
     for (auto& [key, piece] : pieces_) {
       Piece finished;
       finished.key = key;
@@ -548,8 +550,14 @@ class Partitioner {
       // A value of which only blocks were wanted is computed by nobody.
       MW_ASSIGN_OR_RETURN(graph, ir::DropDeadNodes(graph));
       if (key.phase == Phase::kUpdate) {
-        MW_ASSIGN_OR_RETURN(graph, CoalesceAllReduces(graph, bucket_bytes));
+        std::vector<int64_t> inputs_made;
+        for (const TensorIndex input : piece.inputs) inputs_made.push_back(made[input]);
+        MW_ASSIGN_OR_RETURN(graph, CoalesceAllReduces(graph, bucket_bytes, inputs_made));
       }
+      for (size_t o = 0; o < graph.outputs.size(); ++o) {
+        made[finished.outputs[o]] = nodes + graph.value(graph.outputs[o].value).producer.value();
+      }
+      nodes += static_cast<int64_t>(graph.nodes.size());
       finished.graph = std::make_shared<const Graph>(std::move(graph));
       result_.pieces.push_back(std::move(finished));
     }

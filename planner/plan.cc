@@ -11,11 +11,13 @@
 #include "ir/schema.h"
 #include "ir/verify.h"
 #include "planner/cost_model.h"
+#include "planner/early_scatters.h"
 #include "planner/evaluation.h"
 #include "planner/job_on_axes.h"
 #include "planner/layout.h"
 #include "planner/lower.h"
 #include "planner/memory.h"
+#include "planner/overlap.h"
 #include "planner/partition.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
@@ -56,7 +58,8 @@ class PlanMaker {
       : job_(job),
         topology_(TopologyOf(layout, topology)),
         scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
-        choose_(choose) {
+        choose_(choose),
+        overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)) {
     plan_.layout = std::move(layout);
     plan_.scope = scope_;
   }
@@ -191,8 +194,9 @@ class PlanMaker {
   }
 
   Result<Programs> MakeStep() const {
-    MW_ASSIGN_OR_RETURN(const Partition partition,
+    MW_ASSIGN_OR_RETURN(Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
+    if (overlap_ == ir::OverlapMode::kOn) MW_TRY(ScatterEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(plan_.layout, /*backward=*/true));
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
@@ -305,6 +309,7 @@ class PlanMaker {
     input.microbatches = static_cast<int>(layout.microbatches);
     input.schedule = std::move(schedule);
     input.scope = scope_;
+    input.overlap = overlap_;
     input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes;
     input.topology = &topology_;
     return LowerToPrograms(input);
@@ -423,6 +428,7 @@ class PlanMaker {
   const mesh::Topology topology_;  // as the programs see it
   const PlanScope scope_;
   const ShardingChooser& choose_;
+  const ir::OverlapMode overlap_;
   Plan plan_;
   StagedStep staged_;
   Strategies strategies_;

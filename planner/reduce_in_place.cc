@@ -35,8 +35,38 @@ std::vector<int> ReduceDepths(const Graph& graph) {
   return depth;
 }
 
-// bucket[i]: the bucket of node i, -1 for other ops.
-std::vector<int> AssignBuckets(const Graph& graph, int64_t bucket_bytes) {
+// When the last input that each node needs is made.
+std::vector<int64_t> MadeBefore(const Graph& graph, std::span<const int64_t> made) {
+  std::vector<int64_t> before(graph.nodes.size(), 0);
+  size_t inputs = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].op == Op::kInput) {
+      MW_CHECK(made.empty() || inputs < made.size()) << made.size() << " inputs are dated";
+      if (!made.empty()) before[i] = made[inputs++];
+      continue;
+    }
+    for (ValueId input : graph.nodes[i].inputs) {
+      before[i] = std::max(before[i], before[graph.value(input).producer.index()]);
+    }
+  }
+  return before;
+}
+
+// The all_reduces, by when their operands are made.
+std::vector<size_t> InOrderMade(const Graph& graph, const std::vector<int64_t>& made_before) {
+  std::vector<size_t> reduces;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].op == Op::kAllReduce) reduces.push_back(i);
+  }
+  std::stable_sort(reduces.begin(), reduces.end(),
+                   [&](size_t a, size_t b) { return made_before[a] < made_before[b]; });
+  return reduces;
+}
+
+// bucket[i]: the bucket of node i, -1 for other ops. Buckets are numbered in the order of
+// `reduces`.
+std::vector<int> AssignBuckets(const Graph& graph, const std::vector<size_t>& reduces,
+                               int64_t bucket_bytes) {
   const std::vector<int> depth = ReduceDepths(graph);
   struct Open {
     int bucket = -1;
@@ -45,9 +75,8 @@ std::vector<int> AssignBuckets(const Graph& graph, int64_t bucket_bytes) {
   std::map<BucketClass, Open> open;
   std::vector<int> bucket(graph.nodes.size(), -1);
   int count = 0;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+  for (const size_t i : reduces) {
     const Node& node = graph.nodes[i];
-    if (node.op != Op::kAllReduce) continue;
     int64_t bytes = 0;
     for (ValueId input : node.inputs) bytes += graph.type(input).bytes();
     const BucketClass key{depth[i], node.attrs.Strs("axes"), node.attrs.Str("kind"),
@@ -62,9 +91,11 @@ std::vector<int> AssignBuckets(const Graph& graph, int64_t bucket_bytes) {
 
 class Merger {
  public:
-  Merger(const Graph& graph, std::vector<int> bucket)
+  // first: nodes that are wanted as early as can be, in this order.
+  Merger(const Graph& graph, std::vector<int> bucket, std::vector<size_t> first)
       : graph_(graph),
         bucket_(std::move(bucket)),
+        first_(std::move(first)),
         builder_(graph.name),
         map_(graph.values.size()),
         done_(graph.nodes.size()) {
@@ -78,6 +109,7 @@ class Merger {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].op == Op::kInput) EmitNode(i);  // operand order of the executable
     }
+    for (const size_t i : first_) Visit(i);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) Visit(i);
     for (const ir::NamedValue& output : graph_.outputs)
       builder_.SetOutput(output.name, Mapped(output.value));
@@ -144,6 +176,7 @@ class Merger {
 
   const Graph& graph_;
   std::vector<int> bucket_;
+  const std::vector<size_t> first_;
   ir::Builder builder_;
   IdVector<ValueId, ValueId> map_;
   std::vector<bool> done_;
@@ -152,8 +185,21 @@ class Merger {
 
 }  // namespace
 
-Result<Graph> CoalesceAllReduces(const Graph& graph, int64_t bucket_bytes) {
-  return Merger(graph, AssignBuckets(graph, bucket_bytes)).Run();
+Result<Graph> CoalesceAllReduces(const Graph& graph, int64_t bucket_bytes,
+                                 std::span<const int64_t> made) {
+  std::vector<size_t> reduces = InOrderMade(graph, MadeBefore(graph, made));
+  std::vector<int> bucket = AssignBuckets(graph, reduces, bucket_bytes);
+  // A bucket comes when its last operand does: in the order of those.
+  std::map<int, size_t> last_of;
+  for (size_t i = 0; i < reduces.size(); ++i) last_of[bucket[reduces[i]]] = i;
+  std::vector<std::pair<size_t, size_t>> buckets;
+  for (const auto& [number, last] : last_of) buckets.emplace_back(last, reduces[last]);
+  std::sort(buckets.begin(), buckets.end());
+  std::vector<size_t> first;
+  for (const auto& [last, node] : buckets) {
+    if (!made.empty()) first.push_back(node);
+  }
+  return Merger(graph, std::move(bucket), std::move(first)).Run();
 }
 
 namespace {

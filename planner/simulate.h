@@ -69,6 +69,9 @@ struct Simulation {
   std::vector<int> in_flight_max;   // microbatches forwarded but not yet backwarded
   std::vector<int64_t> sent_bytes;  // SEND only
   std::vector<Span> spans;          // RUN only, in order of begin
+  // Collectives that run beside what computes: of a RUN those that are done in part before it.
+  // Forecasts find them; their time is not a part of the RUN's.
+  std::vector<Span> beside;
 };
 
 // REQUIRES: costs.run_s is set; it is asked once per program and executable.

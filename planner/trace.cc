@@ -1,6 +1,7 @@
 // Chrome trace, JSON object form: {"displayTimeUnit":"ms","traceEvents":[...]}; "M" events name
 // processes and threads, one "X" event per RUN with ts and dur in microseconds (three decimals),
-// microbatch and instruction as args; one "C" event per sample of a device's memory, MiB by kind.
+// microbatch and instruction as args, and one for the collectives that begin beside what computes,
+// in a thread of their own; one "C" event per sample of a device's memory, MiB by kind.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +13,26 @@
 
 namespace meshwright::planner {
 namespace {
+
+// Behind the devices' own, which are their numbers.
+constexpr int32_t kBesideThreads = 1'000'000;
+
+// Collectives that begin beside what computes.
+std::string BesideEvent(const ir::Program& program, const Span& span) {
+  const double begin_us = span.begin_s * 1e6;
+  return fmt::format(
+      R"({{"name":"reductions","cat":"collectives","ph":"X","pid":{},"tid":{},"ts":{:.3f},)"
+      R"("dur":{:.3f},"args":{{"instruction":{}}}}})",
+      program.stage.value(), kBesideThreads + program.device.value(), begin_us,
+      span.end_s * 1e6 - begin_us, span.instruction);
+}
+
+std::string BesideName(const ir::Program& program) {
+  const int32_t device = program.device.value();
+  return fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},)"
+                     R"("args":{{"name":"collectives of device {}"}}}})",
+                     program.stage.value(), kBesideThreads + device, device);
+}
 
 std::string RunEvent(const ir::Program& program, const Span& span) {
   const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
@@ -65,6 +86,12 @@ std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulatio
   AddNames(programs, events);
   for (const Span& span : simulation.spans) {
     events.push_back(RunEvent(*program_of.at(span.device), span));
+  }
+  std::set<int32_t> named;
+  for (const Span& span : simulation.beside) {
+    const ir::Program& program = *program_of.at(span.device);
+    if (named.insert(span.device).second) events.push_back(BesideName(program));
+    events.push_back(BesideEvent(program, span));
   }
   for (size_t p = 0; p < memory.size() && p < programs.size(); ++p) {
     for (const MemorySample& sample : memory[p]) {

@@ -39,6 +39,26 @@ std::string OtherText(const AxisReason& reason) {
 
 }  // namespace
 
+std::string OverlapLine(const planner::Plan& plan, const planner::Forecast& forecast) {
+  if (forecast.collective_s <= 0) return "";
+  const std::string all = FormatDuration(forecast.collective_s);
+  if (forecast.hidden_s > 0) {
+    return fmt::format("Collectives run beside what computes: {} of {} are hidden.\n",
+                       FormatDuration(forecast.hidden_s), all);
+  }
+  switch (plan.Main()[0].overlap) {
+    case ir::OverlapMode::kOn:
+      return "Collectives run beside what computes, but no core is free for them: none is "
+             "hidden.\n";
+    case ir::OverlapMode::kOff:
+      return fmt::format("Collectives ({}) run in their turn: parallelism.overlap is false.\n",
+                         all);
+    case ir::OverlapMode::kByDevice:
+      return fmt::format("Collectives ({}) run in their turn: no core is known to be free.\n", all);
+  }
+  return "";
+}
+
 std::string WhyOf(const AxisReason& reason) {
   const bool tried = !reason.other.empty();
   switch (reason.decision) {
@@ -105,7 +125,8 @@ std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& top
   const std::vector<AxisReason> reasons = search::ExplainAxes(input, clock);
   const double step_s = planned.forecast.step_s;
   const search::DeciderCounts& deciders = planned.found.found.deciders;
-  return json ? AxesJson(reasons, step_s, deciders) : FormatAxes(reasons, step_s, deciders);
+  if (json) return AxesJson(reasons, step_s, deciders);
+  return FormatAxes(reasons, step_s, deciders) + OverlapLine(planned.plan(), planned.forecast);
 }
 
 }  // namespace meshwright::report

@@ -25,6 +25,9 @@ std::string FormatAxes(const std::vector<search::AxisReason>& reasons, double st
 std::string AxesJson(const std::vector<search::AxisReason>& reasons, double step_s,
                      const search::DeciderCounts& deciders);
 
+// Whether collectives run beside what computes, and why not, as a line; "" where there are none.
+std::string OverlapLine(const planner::Plan& plan, const planner::Forecast& forecast);
+
 // Why the degree is what it is, as a sentence.
 std::string WhyOf(const search::AxisReason& reason);
 

@@ -141,6 +141,7 @@ PlanObject ForecastObject(const planner::Forecast& forecast) {
           {"waiting_of_time", FiniteOrNull(forecast.idle_of_total)},
           {"waiting_of_work", FiniteOrNull(forecast.idle_of_busy)},
           {"collectives_device_s", FiniteOrNull(forecast.collective_s)},
+          {"collectives_hidden_s", FiniteOrNull(forecast.hidden_s)},
           {"traffic", TrafficObject(forecast)}};
 }
 

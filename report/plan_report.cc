@@ -61,7 +61,11 @@ std::string FormatForecast(const planner::Forecast& forecast) {
                   Percent(forecast.hardware_flops_utilization), forecast.peak_flops_per_s / 1e12);
   text += fmt::format("  waiting for stages and members {} of the time, {} of the work\n",
                       Percent(forecast.idle_of_total), Percent(forecast.idle_of_busy));
-  text += fmt::format("  collectives {} a device\n", FormatDuration(forecast.collective_s));
+  text += fmt::format("  collectives {} a device", FormatDuration(forecast.collective_s));
+  if (forecast.hidden_s > 0) {
+    text += fmt::format(", {} of it behind what computes", FormatDuration(forecast.hidden_s));
+  }
+  text += "\n";
   return text + TrafficLines(forecast);
 }
 

@@ -47,6 +47,8 @@ constexpr Colour kColours[] = {
     {"idle", "#ececec"},
 };
 constexpr std::string_view kWaitColour = kColours[4].fill;
+constexpr std::string_view kLaneColour = "#333333";
+constexpr int kLaneHeight = 4;
 constexpr std::string_view kIdleColour = kColours[5].fill;
 
 std::string_view ColourOfPiece(std::string_view category) {
@@ -214,20 +216,27 @@ struct RunMark {
   }
 };
 
+std::vector<std::vector<planner::Span>> ByProgram(const planner::Plan& plan,
+                                                  const std::vector<planner::Span>& spans) {
+  std::map<int, size_t> program_of;
+  for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
+  std::vector<std::vector<planner::Span>> by_program(plan.Main().size());
+  for (const planner::Span& span : spans) {
+    MW_CHECK(program_of.contains(span.device))
+        << "a run of device " << span.device << ", which the plan lacks";
+    by_program[program_of.at(span.device)].push_back(span);
+  }
+  return by_program;
+}
+
 class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
              const mesh::Topology& topology)
       : plan_(plan), forecast_(forecast), topology_(topology) {
     ChooseRows();
-    spans_.resize(plan.Main().size());
-    std::map<int, size_t> program_of;
-    for (size_t i = 0; i < plan.Main().size(); ++i) program_of[plan.Main()[i].device.value()] = i;
-    for (const planner::Span& span : forecast.simulation.spans) {
-      MW_CHECK(program_of.contains(span.device))
-          << "a run of device " << span.device << ", which the plan lacks";
-      spans_[program_of.at(span.device)].push_back(span);
-    }
+    spans_ = ByProgram(plan, forecast.simulation.spans);
+    beside_ = ByProgram(plan, forecast.simulation.beside);
   }
 
   std::string Run() {
@@ -238,6 +247,11 @@ class PlanDrawer {
     for (const std::string& line : SharedText(plan_.layout))
       canvas_.Text(kSvgMargin, y_ += kSvgLine, line);
     y_ = DrawLegend(y_, PartNames(plan_.layout), canvas_);
+    if (!forecast_.simulation.beside.empty()) {
+      canvas_.Rect(kPlotLeft, 14, y_ - 4, kLaneHeight, kLaneColour);
+      canvas_.Text(kPlotLeft + 20, y_, "gradients are reduced while others are made");
+      y_ += kSvgLine;
+    }
     DrawTimeline();
     DrawMemory();
     DrawWeights();
@@ -302,6 +316,11 @@ class PlanDrawer {
       mark.Draw(span, plan_.layout, y_, canvas_);
       idle_from_s = span.end_s;
       before = span.instruction;
+    }
+    // The lane of collectives is the foot of the row.
+    for (const planner::Span& span : beside_[program]) {
+      canvas_.Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s),
+                   y_ + kRowHeight - kLaneHeight - 1, kLaneHeight, kLaneColour);
     }
   }
 
@@ -447,9 +466,10 @@ class PlanDrawer {
   const planner::Plan& plan_;
   const planner::Forecast& forecast_;
   const mesh::Topology& topology_;
-  std::vector<size_t> rows_;                       // programs that are drawn
-  std::vector<std::vector<planner::Span>> spans_;  // per program, in order of begin
-  int y_ = kSvgMargin;                             // the next free line
+  std::vector<size_t> rows_;                        // programs that are drawn
+  std::vector<std::vector<planner::Span>> spans_;   // per program, in order of begin
+  std::vector<std::vector<planner::Span>> beside_;  // per program: collectives beside what computes
+  int y_ = kSvgMargin;                              // the next free line
   Canvas canvas_;
 };
 

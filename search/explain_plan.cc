@@ -30,7 +30,7 @@ struct StepParts {
 StepParts PartsOf(const planner::Forecast& forecast) {
   StepParts parts;
   parts.waiting_s = forecast.step_s * forecast.idle_of_total;
-  parts.collective_s = forecast.collective_s;
+  parts.collective_s = forecast.collective_s - forecast.hidden_s;  // what is waited for
   parts.computing_s = forecast.step_s - parts.waiting_s - parts.collective_s;
   return parts;
 }

@@ -83,6 +83,7 @@ class AllReduceNode final : public CollectiveNode {
   }
 
   int64_t scratch_bytes() const override { return bucket() ? bytes_ : 0; }
+  bool bucket() const override { return tiles_.size() > 1; }
   int64_t group_scratch_bytes() const override {
     return group_.ScratchBytes(collective::Kind::kAllReduce, count(), dtype_, reduction_);
   }
@@ -91,7 +92,6 @@ class AllReduceNode final : public CollectiveNode {
   }
 
  private:
-  bool bucket() const { return tiles_.size() > 1; }
   int64_t count() const { return bytes_ / ir::DTypeBytes(dtype_); }
 
   Status Pack(const Operands& call, const Copier& copier) override {

@@ -37,6 +37,8 @@ class CollectiveNode {
   Status RunCopies(std::span<const ops::Tensor> operands, std::span<const ops::Tensor> results,
                    std::byte* scratch, const Copier& copier);
   virtual int64_t scratch_bytes() const = 0;
+  // Several tensors in one transfer.
+  virtual bool bucket() const { return false; }
   // Of a group of one device: only copies.
   virtual bool alone() const { return false; }
 

@@ -154,6 +154,11 @@ Status DeviceActor::AddProgram(ir::Program program) {
   if (programs_.count(name) != 0) {
     return AlreadyExists(fmt::format("rank {} has two programs named '{}'", rank(), name));
   }
+  // Started here, it runs on whichever cores the device's own thread is not pinned to.
+  const bool cpu = device_.kind() == device::Kind::kCpu;
+  if (cpu && program.overlap == ir::OverlapMode::kOn && beside_ == nullptr) {
+    beside_ = std::make_unique<Executor>(fmt::format("mw-coll-{}", rank()));
+  }
   MW_ASSIGN_OR_RETURN(programs_[name], LoadedProgram::Load(std::move(program), options_.target,
                                                            links_, memory_, counter_));
   return OkStatus();
@@ -175,7 +180,9 @@ Status DeviceActor::Allocate() {
                     options_.mark,   local_.tier_copies.get()};
   const bool queued = device_.kind() == device::Kind::kCuda;
   for (auto& [name, program] : programs_) {
-    MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr, device_.host_link_bytes_per_s())
+    MW_TRY(program
+               ->Resolve(memory_, queued ? &lanes : nullptr, device_.host_link_bytes_per_s(),
+                         beside_.get())
                .WithContext(fmt::format("rank {}, program '{}'", rank(), name)));
   }
   for (auto& [name, program] : programs_) {

@@ -157,6 +157,7 @@ class DeviceActor {
   LaunchRecord last_;  // written under mutex_, read behind Wait
   Status outcome_ MW_GUARDED_BY(mutex_);
   size_t pending_ MW_GUARDED_BY(mutex_) = 0;  // orders that are not done
+  std::unique_ptr<Executor> beside_;  // runs collectives; null: no program of a CPU device has any
   // Last: the thread ends before what its orders use.
   Executor thread_;
   actor::ExecutorScheduler scheduler_;

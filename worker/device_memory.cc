@@ -59,6 +59,7 @@ device::MemoryUse ArenaUse(const ir::Program& program) {
 
 Status DeviceMemory::AddProgram(const ir::Program& program) {
   MW_CHECK(!allocated()) << "program " << program.name << " comes after its memory";
+  apart_ = apart_ || program.overlap == ir::OverlapMode::kOn;
   for (const ir::Slot& slot : program.slots) {
     if (!slot.persistent) continue;
     const auto it = persistent_.find(slot.name);
@@ -88,16 +89,19 @@ Status DeviceMemory::AddProgram(const ir::Program& program) {
 }
 
 void DeviceMemory::AddScratch(const ScratchNeed& need) {
-  MW_CHECK(!allocated() && need.bytes >= 0 && need.collective_bytes >= 0)
-      << "scratch of " << need.bytes << " and " << need.collective_bytes << " bytes";
-  const int64_t collective_bytes = device::AlignUp(need.collective_bytes);
-  int64_t bytes = device::AlignUp(need.bytes);
-  if (overlap_) {
-    collective_scratch_bytes_ = std::max(collective_scratch_bytes_, collective_bytes);
-  } else {
-    bytes += collective_bytes;
-  }
-  scratch_bytes_ = std::max(scratch_bytes_, bytes);
+  MW_CHECK(!allocated() && need.bytes >= 0 && need.collective_bytes >= 0 && need.bucket_bytes >= 0)
+      << "scratch of " << need.bytes << " and " << need.most_collective_bytes() << " bytes";
+  most_.collective_bytes = std::max(most_.collective_bytes, device::AlignUp(need.collective_bytes));
+  most_.bucket_bytes = std::max(most_.bucket_bytes, device::AlignUp(need.bucket_bytes));
+  most_.bytes = std::max(most_.bytes, device::AlignUp(need.bytes));
+  most_together_bytes_ =
+      std::max(most_together_bytes_,
+               device::AlignUp(need.most_collective_bytes()) + device::AlignUp(need.bytes));
+}
+
+int64_t DeviceMemory::scratch_bytes() const {
+  if (apart_) return most_.bucket_bytes + most_.collective_bytes + most_.bytes;
+  return overlap_ ? most_.most_collective_bytes() + most_.bytes : most_together_bytes_;
 }
 
 void DeviceMemory::AddGroupScratch(int64_t bytes) {
@@ -112,8 +116,7 @@ Status DeviceMemory::Allocate(device::Device& device) {
     persistent_use[entry.kind] += device::AlignUp(entry.type.bytes());
   }
   device::MemoryUse arena_use = arena_use_;
-  arena_use[ir::MemoryKind::kWorkspace] +=
-      group_scratch_bytes_ + collective_scratch_bytes_ + scratch_bytes_;
+  arena_use[ir::MemoryKind::kWorkspace] += group_scratch_bytes_ + scratch_bytes();
   MW_ASSIGN_OR_RETURN(arena_memory_, device.Allocate(arena_use));
   MW_ASSIGN_OR_RETURN(persistent_memory_, device.Allocate(persistent_use));
   if (host_bytes_ > 0) {

@@ -6,13 +6,15 @@
 //     largest.
 //   * scratch: what plans do not know: packed tiles and buckets, donated outputs that cannot be
 //     computed in place, what kernels and groups of a GPU need. Where collectives run beside
-//     kernels, both have their own.
+//     kernels, both have their own. Where a program says that they do, buckets and other
+//     collectives have theirs, too: one may be under way when the other begins.
 //
 // Two phases: Add* while programs are loaded, then Allocate once; addresses exist only afterwards.
 //
 // Thread rule: one thread at a time. Ownership: owns the memory; frees it when destroyed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,13 +29,16 @@
 namespace meshwright::worker {
 
 struct ScratchNeed {
-  int64_t collective_bytes = 0;
+  int64_t collective_bytes = 0;  // but for buckets
   int64_t bytes = 0;
+  int64_t bucket_bytes = 0;
+
+  int64_t most_collective_bytes() const { return std::max(collective_bytes, bucket_bytes); }
 };
 
 class DeviceMemory {
  public:
-  // overlap: collectives run beside kernels.
+  // overlap: collectives run beside kernels, whatever programs say.
   explicit DeviceMemory(bool overlap = false) : overlap_(overlap) {}
 
   struct Persistent {
@@ -64,11 +69,15 @@ class DeviceMemory {
   std::byte* arena() const { return arena_memory_->data(); }
   std::byte* group_scratch() const { return arena() + arena_bytes_; }
   int64_t group_scratch_bytes() const { return group_scratch_bytes_; }
-  // Both for something that was added with this need.
-  std::byte* collective_scratch() const { return group_scratch() + group_scratch_bytes_; }
+  // All for something that was added with this need.
+  std::byte* bucket_scratch() const { return group_scratch() + group_scratch_bytes_; }
+  std::byte* collective_scratch() const {
+    return bucket_scratch() + (apart_ ? most_.bucket_bytes : 0);
+  }
   std::byte* scratch(const ScratchNeed& need) const {
-    return collective_scratch() +
-           (overlap_ ? collective_scratch_bytes_ : device::AlignUp(need.collective_bytes));
+    if (apart_) return collective_scratch() + most_.collective_bytes;
+    return bucket_scratch() +
+           device::AlignUp(overlap_ ? most_.most_collective_bytes() : need.most_collective_bytes());
   }
 
   const std::map<std::string, Persistent>& persistent() const { return persistent_; }
@@ -84,10 +93,14 @@ class DeviceMemory {
   int64_t host_bytes_ = 0;
   int64_t arena_bytes_ = 0;
   device::MemoryUse arena_use_;  // of the program with the largest arena
+  int64_t scratch_bytes() const;
+
   const bool overlap_;
+  bool apart_ =
+      false;  // buckets and other collectives; a program says that they run beside kernels
   int64_t group_scratch_bytes_ = 0;
-  int64_t collective_scratch_bytes_ = 0;  // of its own, with overlap
-  int64_t scratch_bytes_ = 0;             // the rest
+  ScratchNeed most_;                 // of each kind, aligned
+  int64_t most_together_bytes_ = 0;  // of all that one has at a time, where nothing overlaps
   std::unique_ptr<device::Memory> persistent_memory_;
   std::unique_ptr<device::HostMemory> host_memory_;  // null: no slot is there
   std::unique_ptr<device::Memory> arena_memory_;     // arena, then scratch

@@ -80,11 +80,12 @@ Status RunNode(const LoadedExecutable::Node& node, std::span<const ops::Tensor> 
                std::span<const ops::Tensor> results, const LoadedExecutable::Call& call,
                const ops::RunContext& context, InstructionCounter& counter) {
   if (node.kernel) return node.kernel->Run(context, operands, results);
+  std::byte* const scratch = call.ScratchOf(*node.collective);
   if (node.group == nullptr) {
-    return node.collective->Run(operands, results, call.collective_scratch, context.team);
+    return node.collective->Run(operands, results, scratch, context.team);
   }
   counter.Meet(node.mark);
-  MW_TRY(node.collective->Run(operands, results, call.collective_scratch, context.team));
+  MW_TRY(node.collective->Run(operands, results, scratch, context.team));
   counter.Part(node.mark);
   return OkStatus();
 }
@@ -174,8 +175,9 @@ Status LoadedExecutable::AddNode(const ir::Program& program, std::vector<NodeId>
     MW_ASSIGN_OR_RETURN(loaded.collective, MakeCollectiveNode(*graph_, node, group));
     loaded.group = group.group;
     if (group.group != nullptr) loaded.mark = counter.Group(group.group->name());
-    collective_scratch_bytes_ =
-        std::max(collective_scratch_bytes_, device::AlignUp(loaded.collective->scratch_bytes()));
+    int64_t& scratch_bytes =
+        loaded.collective->bucket() ? bucket_scratch_bytes_ : collective_scratch_bytes_;
+    scratch_bytes = std::max(scratch_bytes, device::AlignUp(loaded.collective->scratch_bytes()));
     group_scratch_bytes_ = std::max(group_scratch_bytes_, loaded.collective->group_scratch_bytes());
   } else if (ids.size() == 1) {
     MW_ASSIGN_OR_RETURN(loaded.kernel, ops::MakeKernel(target, *graph_, node, CoordsOf(program)));
@@ -217,6 +219,7 @@ LoadedExecutable::Call LoadedExecutable::Resolve(const RunBinding& binding,
       << graph_->name;
   Call call;
   call.collective_scratch = areas.collective_scratch;
+  call.bucket_scratch = areas.bucket_scratch;
   call.kernel_scratch = areas.scratch;
   std::byte* const own_scratch = areas.scratch + kernel_scratch_bytes_;
   const auto add = [&](ValueId id) {

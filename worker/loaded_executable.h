@@ -34,7 +34,8 @@ class LoadedExecutable {
     std::vector<std::byte*> inputs;
     std::vector<std::byte*> outputs;
     std::byte* workspace = nullptr;
-    std::byte* collective_scratch = nullptr;  // of scratch(binding), 64-byte aligned, as this:
+    std::byte* collective_scratch = nullptr;  // of scratch(binding), 64-byte aligned, as these:
+    std::byte* bucket_scratch = nullptr;
     std::byte* scratch = nullptr;
   };
   struct Copy {
@@ -46,7 +47,12 @@ class LoadedExecutable {
     std::vector<ops::Tensor> tensors;  // per node its operands, then its results
     std::vector<Copy> copies;          // after the last node
     std::byte* collective_scratch = nullptr;
+    std::byte* bucket_scratch = nullptr;
     std::byte* kernel_scratch = nullptr;
+
+    std::byte* ScratchOf(const CollectiveNode& node) const {
+      return node.bucket() ? bucket_scratch : collective_scratch;
+    }
   };
   struct Node {
     std::vector<NodeId> ids;                     // several: equal updates in one kernel
@@ -69,7 +75,8 @@ class LoadedExecutable {
   RunBinding Bind(std::span<const SlotId> inputs, std::span<const SlotId> outputs) const;
   // That of kernels first, then the binding's own.
   ScratchNeed scratch(const RunBinding& binding) const {
-    return {collective_scratch_bytes_, kernel_scratch_bytes_ + binding.scratch_bytes};
+    return {collective_scratch_bytes_, kernel_scratch_bytes_ + binding.scratch_bytes,
+            bucket_scratch_bytes_};
   }
   Call Resolve(const RunBinding& binding, const Areas& areas) const;
 
@@ -104,7 +111,8 @@ class LoadedExecutable {
   const std::shared_ptr<const ir::Graph> graph_;
   const ir::WorkspacePlan workspace_;
   std::vector<Node> nodes_;
-  int64_t collective_scratch_bytes_ = 0;
+  int64_t collective_scratch_bytes_ = 0;  // but for buckets
+  int64_t bucket_scratch_bytes_ = 0;
   int64_t kernel_scratch_bytes_ = 0;
   int64_t group_scratch_bytes_ = 0;
 };

@@ -14,8 +14,6 @@
 namespace meshwright::worker {
 namespace {
 
-bool IsMessage(ir::Opcode op) { return op == ir::Opcode::kSend || op == ir::Opcode::kRecv; }
-
 // None for a transfer when the tile is sent from, or received into, its place.
 ScratchNeed NeedOf(const StepInstruction& step) {
   if (step.op == ir::Opcode::kRun) return step.executable->scratch(step.binding);
@@ -35,19 +33,8 @@ Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
     case ir::Opcode::kRun:
       return step.executable->Run(step.call, context, cause, counter);
     case ir::Opcode::kSend:
-      if (!step.tile.contiguous()) {
-        MW_TRY(step.tile.Pack(step.tensor, step.message, context.team));
-      }
-      counter.Meet(nullptr);
-      MW_TRY(step.channel->Send(step.message, step.tile.bytes()));
-      counter.Part(nullptr);
-      return OkStatus();
     case ir::Opcode::kRecv:
-      counter.Meet(nullptr);
-      MW_TRY(step.channel->Receive(step.message, step.tile.bytes()));
-      counter.Part(nullptr);
-      if (step.tile.contiguous()) return OkStatus();
-      return step.tile.Unpack(step.message, step.tensor, context.team);
+      return RunMessage(step, context, counter);
     case ir::Opcode::kPrefetch:
     case ir::Opcode::kOffload:
       return OkStatus();  // worker/tier_copies.h
@@ -101,7 +88,7 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
 }
 
 Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
-                              int64_t host_link_bytes_per_s) {
+                              int64_t host_link_bytes_per_s, Executor* beside) {
   MW_CHECK(memory.allocated()) << "program " << program_.name << " before its memory";
   MW_CHECK(steps_.size() == program_.instructions.size() && report_places_.empty())
       << "program " << program_.name << " is resolved once";
@@ -129,9 +116,14 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
   }
   if (lanes == nullptr) {
     MakeTierCopies(memory, host_link_bytes_per_s);
+    if (program_.overlap == ir::OverlapMode::kOn && beside != nullptr && tiers_ == nullptr) {
+      lanes_ = std::make_unique<StepLanes>(steps_, *beside);
+      if (!lanes_->has_beside()) lanes_.reset();
+    }
     return OkStatus();
   }
-  MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_));
+  MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_,
+                                                program_.overlap != ir::OverlapMode::kOff));
   return OkStatus();
 }
 
@@ -182,6 +174,7 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
   for (SlotId id : run.outputs) areas.outputs.push_back(memory.Address(program_.slot(id)));
   areas.workspace = memory.arena() + program_.workspace_offset;
   areas.collective_scratch = memory.collective_scratch();
+  areas.bucket_scratch = memory.bucket_scratch();
   areas.scratch = memory.scratch(NeedOf(step));
   step.call = step.executable->Resolve(step.binding, areas);
   step.binding = {};
@@ -189,7 +182,11 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
 
 Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
                               InstructionCounter& counter) {
-  if (queued_ != nullptr) return RunQueued(context, cause, counter);
+  if (queued_ != nullptr || lanes_ != nullptr) {
+    MW_TRY(queued_ != nullptr ? RunQueued(context, cause) : RunLanes(context, cause, counter));
+    for (const Step& step : steps_) counter.Count(step.op);
+    return OkStatus();
+  }
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
   tiers_->Begin();
   const Status ran = RunInstructions(context, cause, counter);
@@ -223,17 +220,20 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
   return OkStatus();
 }
 
-Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& cause,
-                                InstructionCounter& counter) {
+Status LoadedProgram::RunLanes(const ops::RunContext& context, FirstCause& cause,
+                               InstructionCounter& counter) {
+  const auto failed = [&](int64_t instruction, const Status& failure) {
+    if (!cause.stopped()) cause.Record(Locate(failure, instruction, context.step, cause));
+  };
+  return lanes_->Run(context, cause, counter, failed);
+}
+
+Status LoadedProgram::RunQueued(const ops::RunContext& context, FirstCause& cause) {
   if (cause.stopped()) return cause.status();
-  if (const Status status = queued_->Run(context, cause); !status.ok()) {
-    if (!cause.stopped()) {
-      cause.Record(Locate(status, queued_->reached(), context.step, cause));
-    }
-    return cause.status();
-  }
-  for (const Step& step : steps_) counter.Count(step.op);
-  return OkStatus();
+  const Status status = queued_->Run(context, cause);
+  if (status.ok()) return status;
+  if (!cause.stopped()) cause.Record(Locate(status, queued_->reached(), context.step, cause));
+  return cause.status();
 }
 
 Status LoadedProgram::Locate(const Status& failure, int64_t instruction, int64_t step,

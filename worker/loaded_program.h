@@ -27,6 +27,7 @@
 #include "worker/queued_step.h"
 #include "worker/runtime.h"
 #include "worker/step_instruction.h"
+#include "worker/step_lanes.h"
 #include "worker/tier_copies.h"
 
 namespace meshwright::worker {
@@ -41,8 +42,10 @@ class LoadedProgram {
 
   // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and one
   // beside it the copies between memories, no faster than host_link_bytes_per_s (0: as it can).
+  // beside: runs collectives of a program that says so and has no such copies; outlives it.
   // Errors: of the GPU.
-  Status Resolve(const DeviceMemory& memory, const Lanes* lanes, int64_t host_link_bytes_per_s = 0);
+  Status Resolve(const DeviceMemory& memory, const Lanes* lanes, int64_t host_link_bytes_per_s = 0,
+                 Executor* beside = nullptr);
 
   // After all programs of the device are resolved: QueuedStep::Record(). Nothing on CPUs.
   Status Record();
@@ -69,7 +72,8 @@ class LoadedProgram {
   void MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per_s);
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
-  Status RunQueued(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
+  Status RunLanes(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
+  Status RunQueued(const ops::RunContext& context, FirstCause& cause);
   // The failure with the place where it happened; instruction -1: it is of no certain one.
   Status Locate(const Status& failure, int64_t instruction, int64_t step,
                 const FirstCause& cause) const;
@@ -80,6 +84,7 @@ class LoadedProgram {
   std::vector<ReportPlace> report_places_;
   std::unique_ptr<QueuedStep> queued_;
   std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
+  std::unique_ptr<StepLanes> lanes_;   // null: one thing runs after the other, or a GPU's queues do
 };
 
 }  // namespace meshwright::worker

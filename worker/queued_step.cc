@@ -38,10 +38,12 @@ QueuedStep::~QueuedStep() = default;
 
 Result<std::unique_ptr<QueuedStep>> QueuedStep::Make(const Lanes& lanes,
                                                      std::span<const StepInstruction> instructions,
-                                                     std::span<const ReportPlace> reports) {
+                                                     std::span<const ReportPlace> reports,
+                                                     bool overlap) {
   std::unique_ptr<QueuedStep> made(new QueuedStep(lanes));
   MW_TRY(made->Allocate(reports.size()));
-  made->list_ = MakeStepList(instructions, reports, const_cast<std::byte*>(made->reports()));
+  made->list_ = MakeStepList(instructions, reports, const_cast<std::byte*>(made->reports()),
+                             overlap ? Collectives::kOwnQueue : Collectives::kInTurn);
   made->progress_ = StepProgress(made->mailbox().marks, made->list_.items.size());
   made->recordings_.resize(made->list_.pieces.size());
   for (int i = 0; i < made->list_.events; ++i) {

@@ -46,10 +46,12 @@ struct Lanes {
 
 class QueuedStep {
  public:
-  // REQUIRES resolved instructions. Errors: of the device.
+  // overlap: collectives run beside what computes. REQUIRES resolved instructions. Errors: of the
+  // device.
   static Result<std::unique_ptr<QueuedStep>> Make(const Lanes& lanes,
                                                   std::span<const StepInstruction> instructions,
-                                                  std::span<const ReportPlace> reports);
+                                                  std::span<const ReportPlace> reports,
+                                                  bool overlap = true);
   ~QueuedStep();
 
   // REQUIRES that no device of the process is in a step. What cannot be recorded is logged. Errors:

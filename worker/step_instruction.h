@@ -5,6 +5,7 @@
 
 #include "collective/communicator.h"
 #include "ir/program.h"
+#include "worker/instruction_counter.h"
 #include "worker/loaded_executable.h"
 #include "worker/tile_copy.h"
 
@@ -24,5 +25,13 @@ struct StepInstruction {
   std::byte* to = nullptr;                 // PREFETCH, OFFLOAD
   int64_t bytes = 0;                       // PREFETCH, OFFLOAD
 };
+
+constexpr bool IsMessage(ir::Opcode op) {
+  return op == ir::Opcode::kSend || op == ir::Opcode::kRecv;
+}
+
+// A SEND or RECV of a CPU device: blocks. Errors: the channel's.
+Status RunMessage(const StepInstruction& message, const ops::RunContext& context,
+                  InstructionCounter& counter);
 
 }  // namespace meshwright::worker

@@ -27,9 +27,12 @@ void AddTensors(std::span<const ops::Tensor> tensors, bool writes, std::vector<A
   }
 }
 
+// Bytes that stand for the right to run, where one thing does at a time.
+constexpr std::byte kTurn{};
+
 class Builder {
  public:
-  explicit Builder(StepList& list) : list_(list) {}
+  Builder(StepList& list, Collectives collectives) : list_(list), collectives_(collectives) {}
 
   void AddInstruction(const StepInstruction& instruction, int64_t index) {
     const size_t before = list_.items.size();
@@ -53,8 +56,13 @@ class Builder {
   }
 
  private:
+  bool by_threads() const { return collectives_ == Collectives::kBesideKernels; }
+
   void Add(StepItem item) {
     item.instruction = index_;
+    if (collectives_ == Collectives::kInTurn) {
+      item.queued.accesses.push_back(Touching(&kTurn, 1, item.kind == Kind::kCollective));
+    }
     list_.items.push_back(std::move(item));
     const StepItem& added = list_.items.back();
     if (added.queued.queue != kComputing) return AddMark(added.queued.queue);
@@ -62,6 +70,7 @@ class Builder {
   }
 
   void AddMark(int queue) {
+    if (by_threads()) return;
     StepItem mark;
     mark.kind = Kind::kMark;
     mark.instruction = index_;
@@ -92,8 +101,11 @@ class Builder {
         prepares = prepares || node.kernel->prepares();
       } else {
         item.kind = Kind::kCollective;
-        item.scratch = run.call.collective_scratch;
-        item.queued.queue = node.collective->alone() ? kComputing : kCollectives;
+        item.scratch = run.call.ScratchOf(*node.collective);
+        item.queued.queue = node.collective->alone() || by_threads() ? kComputing : kCollectives;
+        if (by_threads() && node.group != nullptr) {
+          accesses.push_back(Touching(node.group, 1, true));
+        }
         accesses.push_back(Touching(item.scratch, node.collective->scratch_bytes(), true));
       }
       Add(std::move(item));
@@ -136,9 +148,41 @@ class Builder {
   }
 
   StepList& list_;
+  const Collectives collectives_;
   int64_t index_ = 0;  // of the instruction
   int unmarked_ = 0;   // items of the computing queue behind its last mark
 };
+
+bool Conflict(const QueueItem& a, const QueueItem& b) {
+  for (const Access& x : a.accesses) {
+    for (const Access& y : b.accesses) {
+      if ((x.writes || y.writes) && x.begin < y.end && y.begin < x.end) return true;
+    }
+  }
+  return false;
+}
+
+// Whether a kernel is between the collective and what it must wait for, or what must wait for it.
+bool MayRunBeside(const std::vector<StepItem>& items, size_t collective) {
+  MW_CHECK(items[collective].kind == Kind::kCollective) << "item " << collective;
+  const auto meets_kernel = [&](auto next) {
+    for (size_t i = next(collective); i < items.size(); i = next(i)) {
+      if (Conflict(items[i].queued, items[collective].queued)) return false;
+      if (items[i].kind == Kind::kKernel) return true;
+    }
+    return false;
+  };
+  // Before the first item comes none: the number wraps round.
+  return meets_kernel([](size_t i) { return i - 1; }) ||
+         meets_kernel([](size_t i) { return i + 1; });
+}
+
+void MoveBeside(std::vector<StepItem>& items) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    const bool meets = items[i].kind == Kind::kCollective && !items[i].node->collective->alone();
+    if (meets && MayRunBeside(items, i)) items[i].queued.queue = kCollectives;
+  }
+}
 
 void CutPieces(const QueueOrder& order, StepList& list) {
   MW_CHECK(order.items.size() == list.items.size())
@@ -182,9 +226,10 @@ int64_t StepItem::launches() const {
 }
 
 StepList MakeStepList(std::span<const StepInstruction> instructions,
-                      std::span<const ReportPlace> reports, std::byte* report_bytes) {
+                      std::span<const ReportPlace> reports, std::byte* report_bytes,
+                      Collectives collectives) {
   StepList list;
-  Builder builder(list);
+  Builder builder(list, collectives);
   for (size_t i = 0; i < instructions.size(); ++i) {
     builder.AddInstruction(instructions[i], static_cast<int64_t>(i));
   }
@@ -192,6 +237,7 @@ StepList MakeStepList(std::span<const StepInstruction> instructions,
     builder.AddReport(report, report_bytes, static_cast<int64_t>(instructions.size()));
     report_bytes += kReportBytes;
   }
+  if (collectives == Collectives::kBesideKernels) MoveBeside(list.items);
   std::vector<QueueItem> queued;
   for (const StepItem& item : list.items) queued.push_back(item.queued);
   const QueueOrder order = OrderQueues(queued, kQueues);

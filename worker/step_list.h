@@ -1,13 +1,23 @@
-// StepList: the instructions of a step as items for the queues of a GPU, and the pieces in which
-// they are given.
+// StepList: the instructions of a step as items for the queues of a GPU, or for the threads of a
+// CPU device, and the pieces in which they are given.
 //
 // Kernels, copies and transfers between stages go to the device's computing queue, collectives to
 // one beside it, so that gradients are reduced while others are computed, and what goes to and
 // comes from the host's memory to a third. Events order them where they touch the same bytes
-// (worker/queue_order.h). A piece needs nothing from the host or
-// another queue in between, so that it can be recorded. Marks say how far a queue has got: behind
-// each instruction and each collective, and often enough in between for the host to see that it may
-// give more.
+// (worker/queue_order.h). A collective that is listed behind work that it does not need begins
+// before that work is done: a queue goes on as far as the bytes let it. A piece needs nothing from
+// the host or another queue in between, so that it can be recorded. Marks say how far a queue has
+// got: behind each instruction and each collective, and often enough in between for the host to see
+// that it may give more.
+//
+// The threads of a CPU device (worker/step_lanes.h) take turns at a price. So a collective is for
+// the second one only where something can be computed beside it. Calls of one group keep their
+// order, whoever makes them: a group counts as bytes that its calls write.
+//
+// Why no devices wait for each other for ever: each queue goes through its items in the order of
+// the list, and waits for items that are listed before. Where a list ends that is walked one item
+// at a time, which the verifier has shown, the first item that did not end here would have nothing
+// left to wait for.
 //
 // Thread rule: a plain value. Ownership: refers to the program's instructions.
 #pragma once
@@ -76,6 +86,13 @@ struct StepItem {
   int64_t launches() const;
 };
 
+// Where collectives go.
+enum class Collectives : uint8_t {
+  kOwnQueue,      // of a GPU
+  kInTurn,        // of a GPU, which does nothing else meanwhile
+  kBesideKernels  // a thread of a CPU device, where a kernel can run meanwhile; there are no marks
+};
+
 // Items [begin, end) of one queue: it waits before the first, and records behind the last.
 struct StepPiece {
   size_t begin = 0;
@@ -97,6 +114,7 @@ struct StepList {
 
 // reports: copied behind the last instruction, one after the other, to `report_bytes`.
 StepList MakeStepList(std::span<const StepInstruction> instructions,
-                      std::span<const ReportPlace> reports, std::byte* report_bytes);
+                      std::span<const ReportPlace> reports, std::byte* report_bytes,
+                      Collectives collectives = Collectives::kOwnQueue);
 
 }  // namespace meshwright::worker

@@ -275,6 +275,31 @@ TEST(Gpus, KernelsRunWhileGradientsAreReduced) {
   EXPECT_LT(overlaps[1], overlaps[0] / 4);
 }
 
+TEST(Gpus, InTurnNothingRunsBesideCollectives) {
+  MW_NOT_FOR_THREADS();
+  MW_NEEDS_EMULATION();
+  const TinyOptions options = SmallModel();
+  ir::JobRequest job = WithLayout(MakeTinyJob(options), {2, 1, 1, 1});
+  job.parallel.bucket_bytes = 1 << 12;
+  std::vector<RunResult> results;
+  std::vector<int64_t> overlaps;
+  for (const bool overlap : {true, false}) {
+    job.parallel.overlap = overlap;
+    EmulatedGpus gpus(2);
+    SyntheticTokens tokens(static_cast<int>(options.vocabulary));
+    const auto cluster = StartOn(gpus, job, 2, &tokens);
+    ASSERT_TRUE(cluster.has_value()) << cluster.error();
+    auto result = RunOn(**cluster);
+    ASSERT_TRUE(result.has_value()) << result.error();
+    results.push_back(*std::move(result));
+    overlaps.push_back(gpus.driver.overlaps());
+  }
+  EXPECT_GT(overlaps[0], 10);
+  EXPECT_EQ(overlaps[1], 0);
+  EXPECT_EQ(results[0].losses, results[1].losses);
+  EXPECT_EQ(results[0].tensors, results[1].tensors);
+}
+
 // One graph holds a whole step of a GPU alone. It is made at load, as are those of the other
 // programs: kernels that are loaded later wait for devices that may wait for this one.
 TEST(Gpus, AStepIsOneRecording) {

@@ -146,6 +146,23 @@ TEST(ProgramText, GoldenTextRoundTrips) {
   EXPECT_EQ(*again, *program);
 }
 
+TEST(ProgramText, SaysWhetherCollectivesOverlap) {
+  const std::string line = "workspace 512 + 256";
+  for (const auto& [text, mode] :
+       {std::pair("", OverlapMode::kByDevice), std::pair(" | overlap on", OverlapMode::kOn),
+        std::pair(" | overlap off", OverlapMode::kOff)}) {
+    std::string all = kProgram;
+    all.replace(all.find(line), line.size(), line + text);
+    const auto program = ParseProgram(all);
+    ASSERT_TRUE(program.has_value()) << program.error();
+    EXPECT_EQ(program->overlap, mode);
+    EXPECT_EQ(FormatProgram(*program), all);
+  }
+  std::string wrong = kProgram;
+  wrong.replace(wrong.find(line), line.size(), line + " | overlap perhaps");
+  EXPECT_FALSE(ParseProgram(wrong).has_value());
+}
+
 TEST(ProgramText, EveryTruncationIsAnErrorNotACrash) {
   const std::string text = kProgram;
   for (size_t length = 0; length + 2 < text.size(); ++length) {

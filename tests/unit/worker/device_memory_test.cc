@@ -62,5 +62,28 @@ TEST(DeviceMemory, ProgramsShareTheArenaAndPersistentSlotsNotTheirBytes) {
   EXPECT_EQ((*device)->memory()[MemoryKind::kWeights], 2 * 64);
 }
 
+// One bucket may be under way while another collective and a kernel begin.
+TEST(DeviceMemory, WhereCollectivesRunBesideEachKindHasScratchOfItsOwn) {
+  for (const ir::OverlapMode mode : {ir::OverlapMode::kOff, ir::OverlapMode::kOn}) {
+    ProgramMaker maker("step", 0);
+    maker.Transient(F32({16}));
+    ir::Program program = maker.Finish();
+    program.overlap = mode;
+    DeviceMemory memory;
+    ASSERT_TRUE(memory.AddProgram(program).ok());
+    const ScratchNeed need{100, 60, 200};
+    memory.AddScratch(need);
+    memory.AddScratch({0, 300});
+    device::DeviceOptions options;
+    options.name = "cpu:0";
+    const auto device = device::MakeCpuDevice(options);
+    ASSERT_TRUE(memory.Allocate(**device).ok());
+    const bool apart = mode == ir::OverlapMode::kOn;
+    EXPECT_EQ(memory.collective_scratch() - memory.bucket_scratch(), apart ? 256 : 0);
+    EXPECT_EQ(memory.scratch(need) - memory.bucket_scratch(), apart ? 256 + 128 : 256);
+    EXPECT_EQ((*device)->memory()[MemoryKind::kWorkspace], apart ? 256 + 128 + 320 : 320);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::worker

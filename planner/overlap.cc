@@ -1,0 +1,147 @@
+#include "planner/overlap.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/check.h"
+#include "planner/cost_model.h"
+
+namespace meshwright::planner {
+namespace {
+
+constexpr double kWorthwhile = 0.5;
+
+// Known ones but for the CPU's are of GPUs.
+bool IsGpu(const mesh::DeviceProfile& profile) {
+  return profile.name != "cpu" && mesh::KnownDeviceProfiles().contains(profile.name);
+}
+
+// The place in which a RUN last writes a slot before an instruction.
+struct Writer {
+  size_t instruction = 0;
+  size_t output = 0;
+};
+std::optional<Writer> LastWriter(const ir::Program& program, size_t before, SlotId slot) {
+  for (size_t i = before; i-- > 0;) {
+    const ir::Instruction& instruction = program.instructions[i];
+    const auto& outputs = instruction.outputs;
+    const auto it = std::find(outputs.begin(), outputs.end(), slot);
+    if (it != outputs.end()) return Writer{i, static_cast<size_t>(it - outputs.begin())};
+    if (instruction.op == ir::Opcode::kRecv && instruction.slot == slot) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> SpareShare(const mesh::Topology& topology, int device, int64_t devices) {
+  MW_CHECK(device >= 0 && static_cast<size_t>(device) < topology.devices.size())
+      << "device " << device << " of " << topology.devices.size();
+  const mesh::Device& own = topology.devices[static_cast<size_t>(device)];
+  if (IsGpu(topology.ProfileOf(static_cast<size_t>(device)))) return 1.0;
+  const auto host = topology.hosts.find(own.host);
+  if (host == topology.hosts.end() || host->second.cores == 0) return std::nullopt;
+  int threads = 0;
+  int neighbours = 0;
+  for (size_t i = 0; i < topology.devices.size() && static_cast<int64_t>(i) < devices; ++i) {
+    if (topology.devices[i].host != own.host) continue;
+    threads += std::max(1, topology.devices[i].threads);
+    ++neighbours;
+  }
+  const double spare = static_cast<double>(host->second.cores - threads);
+  return std::clamp(spare / std::max(1, neighbours), 0.0, 1.0);
+}
+
+ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
+                               const mesh::Topology& topology) {
+  if (pinned) return *pinned ? ir::OverlapMode::kOn : ir::OverlapMode::kOff;
+  const int64_t devices = layout.device_count();
+  double least = 1;
+  for (int64_t i = 0; i < devices && i < static_cast<int64_t>(topology.devices.size()); ++i) {
+    const std::optional<double> share = SpareShare(topology, static_cast<int>(i), devices);
+    if (!share) return ir::OverlapMode::kByDevice;
+    least = std::min(least, *share);
+  }
+  return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
+}
+
+double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
+  const int device = program.device.value();
+  const bool gpu = IsGpu(topology.ProfileOf(static_cast<size_t>(device)));
+  const bool beside = program.overlap == ir::OverlapMode::kOn ||
+                      (gpu && program.overlap == ir::OverlapMode::kByDevice);
+  return beside ? SpareShare(topology, device, devices).value_or(0) : 0;
+}
+
+LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s) {
+  MW_CHECK(node_s.size() == graph.nodes.size())
+      << node_s.size() << " times of the " << graph.nodes.size() << " nodes of " << graph.name;
+  LaneTimes times;
+  times.made_s.assign(graph.values.size(), 0);
+  times.begin_s.assign(graph.nodes.size(), 0);
+  double free_s[2] = {0, 0};
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    if (node.op == ir::Op::kInput) continue;
+    double& lane_s = free_s[IsCollective(node.op) ? 1 : 0];
+    double begin_s = lane_s;
+    for (const ValueId input : node.inputs) {
+      begin_s = std::max(begin_s, times.made_s[input.index()]);
+    }
+    times.begin_s[n] = begin_s;
+    lane_s = begin_s + node_s[n];
+    for (const ValueId output : node.outputs) times.made_s[output.index()] = lane_s;
+  }
+  times.seconds = std::max(free_s[0], free_s[1]);
+  return times;
+}
+
+EarlyCollectives FindEarly(const ir::Program& program, size_t run,
+                           std::span<const std::vector<double>> node_s,
+                           std::span<const LaneTimes> lanes) {
+  MW_CHECK(run < program.instructions.size() && program.instructions[run].op == ir::Opcode::kRun)
+      << "instruction " << run << " is no RUN";
+  const ir::Instruction& instruction = program.instructions[run];
+  const size_t e = instruction.executable.index();
+  const ir::Graph& graph = *program.executables[e].graph;
+  std::map<ValueId, SlotId> slot_of;  // of the graph's inputs
+  size_t inputs = 0;
+  // Times before the RUN begins are negative.
+  EarlyCollectives early;
+  double lane_s = -std::numeric_limits<double>::infinity();
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    if (node.op == ir::Op::kInput) {
+      slot_of[node.outputs[0]] = instruction.inputs[inputs++];
+      continue;
+    }
+    if (!IsCollective(node.op)) break;
+    double made_s = lane_s;
+    for (const ValueId input : node.inputs) {
+      const auto slot = slot_of.find(input);
+      const auto writer =
+          slot == slot_of.end() ? std::nullopt : LastWriter(program, run, slot->second);
+      double input_s = 0;
+      if (writer) {
+        const size_t by = program.instructions[writer->instruction].executable.index();
+        const ir::Graph& made_by = *program.executables[by].graph;
+        input_s =
+            lanes[by].made_s[made_by.outputs[writer->output].value.index()] - lanes[by].seconds;
+        for (size_t i = writer->instruction + 1; i < run; ++i) {
+          const ir::Instruction& between = program.instructions[i];
+          if (between.op == ir::Opcode::kRun) {
+            input_s -= lanes[between.executable.index()].seconds;
+          }
+        }
+      }
+      made_s = std::max(made_s, input_s);
+    }
+    lane_s = made_s + node_s[e][n];
+    early.seconds += node_s[e][n];
+  }
+  early.hidden_s = std::clamp(early.seconds - std::max(0.0, lane_s), 0.0, early.seconds);
+  return early;
+}
+
+}  // namespace meshwright::planner

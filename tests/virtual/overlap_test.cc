@@ -1,0 +1,225 @@
+// Collectives beside what computes: the same bits, bytes and calls as in their turn, on every kind
+// of layout; and gradients are reduced while others are made.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/mutex.h"
+#include "ir/text.h"
+#include "mesh/topology.h"
+#include "planner/cost_model.h"
+#include "planner/forecast.h"
+#include "tests/scale.h"
+#include "tests/virtual/run_job.h"
+#include "tests/virtual/tiny_models.h"
+
+namespace meshwright::testing {
+namespace {
+
+constexpr int kOverlapVocabulary = 64;
+
+struct OverlapCase {
+  const char* name;
+  LayoutCase degrees;
+  int zero = 0;
+  int context = 1;
+  int expert = 1;
+  bool sequence_parallel = false;
+  const char* family = "gpt2";
+  int devices() const { return degrees.devices() * context; }
+};
+
+const std::vector<OverlapCase> kOverlapCases = {
+    {"data", {2, 1, 1, 1}},
+    {"zero1", {4, 1, 1, 1}, 1},
+    {"zero2", {2, 1, 1, 2}, 2},
+    {"zero3", {4, 1, 1, 2}, 3},
+    {"tensor", {2, 2, 1, 1}},
+    {"sequence", {2, 2, 1, 2}, 1, 1, 1, true, "llama"},
+    {"pipeline", {2, 1, 2, 4}},
+    {"expert", {4, 1, 1, 1}, 0, 1, 2, false, "mixtral"},
+    {"context", {2, 1, 1, 1}, 0, 2, 1, false, "llama"},
+    {"all", {2, 2, 2, 4}, 2},
+};
+
+ir::JobRequest OverlapJob(const OverlapCase& c, bool overlap) {
+  TinyOptions options;
+  options.family = c.family;
+  options.layers = 2;
+  options.batch = 8;
+  options.sequence = 16;
+  options.vocabulary = kOverlapVocabulary;
+  options.dtype = ir::DType::kF32;
+  options.adam_eps = 1e-3;
+  ir::JobRequest job = WithLayout(MakeTinyJob(options), c.degrees);
+  job.parallel.zero = c.zero;
+  job.parallel.context = c.context;
+  job.parallel.expert = c.expert;
+  job.parallel.sequence_parallel = c.sequence_parallel;
+  job.parallel.bucket_bytes = 1 << 13;
+  job.parallel.overlap = overlap;
+  return job;
+}
+
+// Which threads run kernels and which collectives. At the last kernel of a backward the device's
+// own thread waits until some gradient is reduced by this op, if there is one.
+class ThreadsOfNodes final : public ops::NodeObserver {
+ public:
+  explicit ThreadsOfNodes(std::optional<ir::Op> awaited = std::nullopt) : awaited_(awaited) {}
+
+  void OnNode(const ir::Graph& graph, NodeId node, double) override {
+    const ir::Op op = graph.node(node).op;
+    const MutexLock lock(mutex_);
+    (planner::IsCollective(op) ? collectives_ : kernels_).insert(std::this_thread::get_id());
+    if (op == awaited_) reduced_ = true;
+    changed_.NotifyAll();
+    if (!awaited_ || op != ir::Op::kEmbeddingGrad) return;
+    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!reduced_ && changed_.WaitUntil(mutex_, due)) continue;
+    if (!reduced_) late_ = true;
+  }
+
+  // Threads that run nothing but collectives.
+  size_t beside() const {
+    const MutexLock lock(mutex_);
+    size_t count = 0;
+    for (const std::thread::id& id : collectives_) count += kernels_.contains(id) ? 0 : 1;
+    return count;
+  }
+  bool late() const {
+    const MutexLock lock(mutex_);
+    return late_;
+  }
+
+ private:
+  const std::optional<ir::Op> awaited_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::set<std::thread::id> kernels_ MW_GUARDED_BY(mutex_);
+  std::set<std::thread::id> collectives_ MW_GUARDED_BY(mutex_);
+  bool reduced_ MW_GUARDED_BY(mutex_) = false;
+  bool late_ MW_GUARDED_BY(mutex_) = false;
+};
+
+using Traffic = std::map<std::pair<std::string, collective::Kind>, collective::Counters>;
+
+struct OverlapRun {
+  RunResult result;
+  Traffic traffic;
+  size_t beside = 0;
+};
+
+Result<OverlapRun> RunCase(const OverlapCase& c, bool overlap) {
+  const ir::JobRequest job = OverlapJob(c, overlap);
+  MW_ASSIGN_OR_RETURN(planner::Plan plan,
+                      planner::MakePlan(job, mesh::Topology::Local(c.devices())));
+  SyntheticTokens tokens(kOverlapVocabulary);
+  ThreadsOfNodes threads;
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
+                      VirtualCluster::StartPlan(std::move(plan), job.train.seed, &tokens,
+                                                ops::Backend::kCpu, {}, &threads));
+  OverlapRun run;
+  MW_ASSIGN_OR_RETURN(run.result, RunOn(*cluster));
+  run.traffic = cluster->Traffic();
+  run.beside = threads.beside();
+  return run;
+}
+
+class OverlapLayouts : public ::testing::TestWithParam<OverlapCase> {};
+
+TEST_P(OverlapLayouts, AreEqualBitByBit) {
+  const OverlapCase& c = GetParam();
+  const auto in_turn = RunCase(c, false);
+  ASSERT_TRUE(in_turn.has_value()) << in_turn.error();
+  const auto beside = RunCase(c, true);
+  ASSERT_TRUE(beside.has_value()) << beside.error();
+  EXPECT_EQ(in_turn->beside, 0u);
+  EXPECT_EQ(beside->beside, static_cast<size_t>(c.devices())) << "a thread for each device";
+  EXPECT_EQ(in_turn->result.losses, beside->result.losses);
+  EXPECT_EQ(in_turn->result.norms, beside->result.norms);
+  EXPECT_EQ(in_turn->result.validation, beside->result.validation);
+  EXPECT_EQ(in_turn->result.tensors, beside->result.tensors);
+  ASSERT_EQ(in_turn->traffic.size(), beside->traffic.size());
+  for (const auto& [key, counters] : in_turn->traffic) {
+    const collective::Counters& other = beside->traffic.at(key);
+    EXPECT_EQ(counters.bytes, other.bytes) << key.first;
+    EXPECT_EQ(counters.calls, other.calls) << key.first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, OverlapLayouts, ::testing::ValuesIn(kOverlapCases),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+// The step's own thread stops at the end of the backward until a gradient is reduced: with
+// collectives in their turn it would be for ever.
+class OverlapOfGradients : public ::testing::TestWithParam<int> {};
+
+TEST_P(OverlapOfGradients, TheyAreReducedBeforeTheBackwardEnds) {
+  ir::JobRequest job = OverlapJob(kOverlapCases[0], true);
+  job.parallel.zero = GetParam();
+  auto plan = planner::MakePlan(job, mesh::Topology::Local(2));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  SyntheticTokens tokens(kOverlapVocabulary);
+  ThreadsOfNodes threads(GetParam() == 0 ? ir::Op::kAllReduce : ir::Op::kReduceScatter);
+  auto cluster = VirtualCluster::StartPlan(*std::move(plan), job.train.seed, &tokens,
+                                           ops::Backend::kCpu, {}, &threads);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  ASSERT_TRUE((*cluster)->Train(0, 1).has_value());
+  EXPECT_FALSE(threads.late());
+}
+
+INSTANTIATE_TEST_SUITE_P(Zero, OverlapOfGradients, ::testing::Values(0, 1, 2, 3));
+
+// ---- what plans say ----
+
+mesh::Topology WithCores(int devices, int cores) {
+  mesh::Topology topology = mesh::Topology::Local(devices);
+  topology.hosts[topology.devices[0].host].cores = cores;
+  return topology;
+}
+
+ir::OverlapMode ModeOn(const mesh::Topology& topology, std::optional<bool> pinned) {
+  ir::JobRequest job = OverlapJob(kOverlapCases[0], true);
+  job.parallel.overlap = pinned;
+  const auto plan = planner::MakePlan(job, topology);
+  EXPECT_TRUE(plan.has_value()) << plan.error();
+  return plan->Main()[0].overlap;
+}
+
+TEST(OverlapOfPlans, NeedsCoresToSpare) {
+  EXPECT_EQ(ModeOn(WithCores(2, 2), std::nullopt), ir::OverlapMode::kByDevice);
+  EXPECT_EQ(ModeOn(WithCores(2, 3), std::nullopt), ir::OverlapMode::kOn);
+  EXPECT_EQ(ModeOn(WithCores(2, 2), true), ir::OverlapMode::kOn);
+  EXPECT_EQ(ModeOn(WithCores(2, 4), false), ir::OverlapMode::kOff);
+  EXPECT_EQ(ModeOn(mesh::Topology::Local(2), std::nullopt), ir::OverlapMode::kByDevice)
+      << "of cores that nobody knows none is free";
+}
+
+planner::Forecast ForecastOf(const OverlapCase& c, int cores, bool overlap) {
+  const mesh::Topology topology = WithCores(c.devices(), cores);
+  const auto plan = planner::MakePlan(OverlapJob(c, overlap), topology);
+  EXPECT_TRUE(plan.has_value()) << plan.error();
+  const auto forecast = planner::ForecastStep(*plan, topology);
+  EXPECT_TRUE(forecast.has_value()) << forecast.error();
+  return *forecast;
+}
+
+TEST(OverlapOfPlans, AForecastIsShorterByWhatIsHidden) {
+  const OverlapCase& c = kOverlapCases[0];
+  const planner::Forecast in_turn = ForecastOf(c, 4, false);
+  const planner::Forecast beside = ForecastOf(c, 4, true);
+  EXPECT_EQ(in_turn.hidden_s, 0);
+  EXPECT_GT(beside.hidden_s, 0.5 * beside.collective_s);
+  EXPECT_NEAR(in_turn.step_s - beside.step_s, beside.hidden_s, 1e-9);
+  EXPECT_TRUE(in_turn.simulation.beside.empty());
+  EXPECT_EQ(beside.simulation.beside.size(), 2u);
+  EXPECT_EQ(ForecastOf(c, 2, true).step_s, ForecastOf(c, 2, false).step_s)
+      << "threads that take turns on a core save nothing";
+}
+
+}  // namespace
+}  // namespace meshwright::testing
