@@ -59,6 +59,7 @@ struct JobEntry {
   int returns = 0;          // to it, one soon after the other
   bool was_active = false;  // a run of it has done work
   Attention attention;      // empty: nothing
+  ir::StepRange record_wish = {};  // steps that somebody wants recorded
   bool end_told = false;    // although the store may not have it yet
 
   JobId id() const { return JobId(record.id); }

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "controller/limits.h"
 #include "controller/planning.h"
+#include "controller/run_story.h"
 #include "controller/site.h"
 #include "proto/job_file.h"
 
@@ -45,6 +46,7 @@ struct ServerOptions {
   SiteMaker make_site;         // null: metrics and health are all that is served
   int http_threads = 16;       // callers of the HTTP server at once, streams of the site among them
   PlanListener on_plan;        // null: nobody draws plans
+  std::shared_ptr<RunStory> story;  // null: nobody asks what happened in steps
   proto::ResolveFile resolve;  // of job files that clients send as they are; null: none is taken
 };
 

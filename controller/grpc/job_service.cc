@@ -7,6 +7,7 @@
 
 #include "controller/grpc/interact_reactor.h"
 #include "controller/grpc/listing.h"
+#include "controller/grpc/story_reactor.h"
 #include "controller/grpc/submit_check.h"
 #include "controller/grpc/watch_reactor.h"
 #include "proto/convert.h"
@@ -70,7 +71,24 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
             answer);
       });
   AddReading();
+  AddStories();
   AddSessions();
+}
+
+void JobServiceImpl::AddStories() {
+  AddUnary<v1::RecordRequest, v1::RecordReply>(
+      "/meshwright.v1.JobService/Record", "job", "record",
+      [this](const v1::RecordRequest& request, v1::RecordReply&, auto answer) {
+        const ir::StepRange steps{request.steps().first(), request.steps().count()};
+        parts_.loop->Order(
+            [job = JobId(request.job_id()), steps](CallId call) {
+              return RecordSteps{call, job, steps};
+            },
+            answer);
+      });
+  AddStream<v1::StoryRequest, v1::StoryChunk>(
+      "/meshwright.v1.JobService/Story",
+      [this](auto* context) { return MakeStoryReactor(*context, parts_); });
 }
 
 void JobServiceImpl::AddReading() {
