@@ -563,10 +563,7 @@ void ControlLoop::Do(JobChanged& effect) {
   if (!info.has_value() || !proto::IsTerminal(info->state)) return;
   if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
   RetireViewOnLoop(job);
-  loop_.PostAfter(kForgetSeriesMs, [this, job] {
-    parts_.metrics->ForgetJob(job);
-    if (parts_.story != nullptr) parts_.story->Forget(JobId(job));
-  });
+  loop_.PostAfter(kForgetSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
 }
 
 void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {

@@ -56,7 +56,7 @@ void TellRecorded(LaunchResult& result, const MeshState& mesh, const JobEntry& j
     const std::string& name = mesh.members[of.member].worker;
     const Worker* const worker = core.members.Named(name);
     any = any || !of.steps.empty();
-    told.members.push_back({name, worker == nullptr ? name : worker->info.host, of.round,
+    told.members.push_back({name, worker == nullptr ? name : worker->info.host_id, of.round,
                             of.begin_ns, of.said_ns, std::move(of.steps)});
   }
   if (any) context.Do(std::move(told));

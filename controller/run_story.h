@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "controller/events.h"
 #include "controller/planning.h"
+#include "controller/step_figures.h"
 #include "ir/step_record.h"
 #include "mesh/topology.h"
 
@@ -32,8 +33,6 @@ class RunStory {
   // A job is to run by this plan.
   virtual void OnPlan(MadePlan made) = 0;
   virtual void OnRecorded(StepsRecorded recorded) = 0;
-  // Nothing more comes of the job.
-  virtual void Forget(JobId job) = 0;
   // Answers once, on a thread of its own, or at once when it has been stopped. Errors: kNotFound:
   // none of the steps is recorded, or not yet; kFailedPrecondition: the job's plan is not known
   // here.
@@ -41,6 +40,8 @@ class RunStory {
                    std::function<void(Result<std::string>)> answer) = 0;
   // The profile as steps have shown it; the same one where nothing is known.
   virtual mesh::SharedProfile Measured(const mesh::SharedProfile& profile) = 0;
+  // Told, on a thread of its own, what newly recorded steps show. Before anything else is called.
+  virtual void Listen(std::function<void(const StepFigures&)> listener) = 0;
   // What waits is done first. Idempotent.
   virtual void Stop() = 0;
 };

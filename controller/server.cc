@@ -99,6 +99,9 @@ class ServerImpl final : public ServerWithCounters {
                        std::move(hooks.make_plan)};
     story_ = options.story;
     parts.story = story_.get();
+    if (story_ != nullptr) {
+      story_->Listen([this](const StepFigures& figures) { metrics_->SetStepFigures(figures); });
+    }
     parts.on_plan = [story = story_, draw = options.on_plan](const MadePlan& made) {
       if (story != nullptr) story->OnPlan(made);
       if (draw) draw(made);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <vector>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -22,6 +22,12 @@ double Bounded(double factor) {
 // Half way between the two, as ratios go.
 double Follow(double before, double now) { return Bounded(std::sqrt(before * Bounded(now))); }
 
+// Plans that differ by less are the same plan, and found in the cache of plans.
+double Coarse(double factor) {
+  constexpr double kStep = 1.05;
+  return std::pow(kStep, std::round(std::log(factor) / std::log(kStep)));
+}
+
 std::string NoteText(const std::string& name, const MeasuredFactors& factors) {
   std::string classes;
   for (size_t k = 0; k < kKernelClassCount; ++k) {
@@ -29,7 +35,7 @@ std::string NoteText(const std::string& name, const MeasuredFactors& factors) {
     classes += fmt::format("{}{} {:.2f} x", classes.empty() ? "" : ", ",
                            KernelClassName(static_cast<KernelClass>(k)), *factors.kernels[k]);
   }
-  return fmt::format("{}{} steps of \"{}\": {:.2f} x the seconds of its profile ({})", kNotePrefix,
+  return fmt::format("{}{} steps of '{}': {:.2f} x the seconds of its profile ({})", kNotePrefix,
                      factors.steps, name, factors.all, classes);
 }
 
@@ -114,10 +120,10 @@ DeviceProfile WithFactors(const DeviceProfile& profile, const MeasuredFactors& f
   MW_CHECK(factors.all >= MeasuredFactors::kLeast && factors.all <= MeasuredFactors::kMost)
       << "a factor of " << factors.all;
   DeviceProfile shown = profile;
-  shown.launch_s *= factors.all;
+  shown.launch_s *= Coarse(factors.all);
   for (size_t k = 0; k < kKernelClassCount; ++k) {
     // A class that no step had is as the others.
-    const double factor = factors.kernels[k].value_or(factors.all);
+    const double factor = Coarse(factors.kernels[k].value_or(factors.all));
     KernelRates& rates = shown.kernels[k];
     rates.bytes_per_s /= factor;
     for (RateCurve& curve : rates.curves) {
@@ -130,6 +136,17 @@ DeviceProfile WithFactors(const DeviceProfile& profile, const MeasuredFactors& f
 
 std::string MeasuredNote(const DeviceProfile& profile) {
   return profile.source.starts_with(kNotePrefix) ? "profile: " + profile.source : "";
+}
+
+std::vector<std::string> MeasuredNotes(const Topology& topology) {
+  std::vector<std::string> notes;
+  for (const Device& device : topology.devices) {
+    if (device.profile == nullptr) continue;
+    std::string note = MeasuredNote(*device.profile);
+    const bool known = std::find(notes.begin(), notes.end(), note) != notes.end();
+    if (!note.empty() && !known) notes.push_back(std::move(note));
+  }
+  return notes;
 }
 
 std::string FormatFactors(const FactorsByDevice& factors) {

@@ -22,9 +22,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "mesh/device_profile.h"
+#include "mesh/topology.h"
 
 namespace meshwright::mesh {
 
@@ -55,12 +57,14 @@ using FactorsByDevice = std::map<std::string, MeasuredFactors, std::less<>>;
 // The factors after these steps. `profile_s` is by the profile as it was measured, without factors.
 MeasuredFactors Learn(const MeasuredFactors& before, const MeasuredSteps& steps);
 
-// The profile with what steps have shown. Its name stays; its source says so.
+// The profile with what steps have shown, in steps of 5 %. Its name stays; its source says so.
 DeviceProfile WithFactors(const DeviceProfile& profile, const MeasuredFactors& factors);
 
-// "profile: measured on 6 steps of "cpu": 1.25 x what the profile says (product 1.31 x)"; empty: the
-// profile has no factors.
+// "profile: measured on 6 steps of 'cpu': 1.25 x the seconds of its profile (product 1.31 x)";
+// empty: the profile has no factors.
 std::string MeasuredNote(const DeviceProfile& profile);
+// Of all of its devices, each once.
+std::vector<std::string> MeasuredNotes(const Topology& topology);
 
 std::string FormatFactors(const FactorsByDevice& factors);
 // Parse(Format(x)) == x. Errors: kInvalidArgument "line 4: ...".

@@ -20,7 +20,8 @@ namespace {
 constexpr int kCheckpointPid = 1'000'000;  // behind all stages
 
 std::string StepsText(const std::vector<RecordedStep>& steps) {
-  const int64_t first = steps.front().step, last = steps.back().step;
+  // As people count them.
+  const int64_t first = steps.front().step + 1, last = steps.back().step + 1;
   return first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
 }
 
@@ -123,7 +124,7 @@ class Trace {
         R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
         R"("args":{{"step":{},"instruction":{},"node":{},"layer":{}}}}})",
         JsonEscape(name), StepPartName(span.part), program.stage.value(), program.device.value(),
-        Us(span.begin_ns), Us(span.end_ns) - Us(span.begin_ns), step, span.instruction, span.node,
+        Us(span.begin_ns), Us(span.end_ns) - Us(span.begin_ns), step + 1, span.instruction, span.node,
         layer));
     if (span.node == ir::StepMark::kWhole && !waits) AddFlow(step, span, program, instruction);
   }
@@ -171,7 +172,7 @@ Result<std::string> StepTrace(const planner::Plan& plan, const RecordedRun& run,
   }
   return planner::TraceDocument(
       trace.events(), fmt::format(R"("job":"{}","first_step":{},"last_step":{},"clocks":{{{}}})",
-                                  JsonEscape(job), steps.front().step, steps.back().step, clocks));
+                                  JsonEscape(job), steps.front().step + 1, steps.back().step + 1, clocks));
 }
 
 std::string FormatLongest(const std::vector<NamedSeconds>& names,
@@ -210,8 +211,8 @@ std::string LongestJson(const std::vector<NamedSeconds>& names,
                     {"forecast_s", name.forecast_s > 0 ? nlohmann::ordered_json(name.forecast_s)
                                                        : nlohmann::ordered_json(nullptr)}});
   }
-  const nlohmann::ordered_json object = {{"first_step", steps.front().step},
-                                         {"last_step", steps.back().step},
+  const nlohmann::ordered_json object = {{"first_step", steps.front().step + 1},
+                                         {"last_step", steps.back().step + 1},
                                          {"nodes", rows}};
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "controller/grpc/interact_reactor.h"
@@ -10,6 +11,7 @@
 #include "controller/grpc/story_reactor.h"
 #include "controller/grpc/submit_check.h"
 #include "controller/grpc/watch_reactor.h"
+#include "mesh/device_profile.h"
 #include "proto/convert.h"
 
 namespace meshwright::controller {
@@ -27,6 +29,17 @@ OrderWorker DecodeOrder(const v1::OrderWorkerRequest& request) {
   const bool known = v1::WorkerOrder_IsValid(order);
   return {CallId(0), request.name(), static_cast<proto::WorkerOrder>(known ? order : 0),
           request.deadline_ms()};
+}
+
+// The text of a profile, as steps have shown the device: who plans for the cluster plans as the
+// controller does.
+std::string AsMeasured(const std::string& text, RunStory* story) {
+  if (story == nullptr || text.empty()) return text;
+  auto profile = mesh::ParseDeviceProfile(text);
+  if (!profile.has_value()) return text;
+  const auto registered = std::make_shared<const mesh::DeviceProfile>(*std::move(profile));
+  const mesh::SharedProfile measured = story->Measured(registered);
+  return measured == registered ? text : mesh::FormatDeviceProfile(*measured);
 }
 
 }  // namespace
@@ -166,8 +179,12 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
       "/meshwright.v1.AdminService/Workers", "admin", "workers",
       [this](const v1::WorkersRequest& request, v1::WorkersReply& reply, auto answer) {
         parts_.loop->Workers(
-            [&request, &reply, answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
+            [this, &request, &reply,
+             answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
               if (workers.has_value()) FillWorkers(*workers, request, reply);
+              for (v1::WorkerInfo& worker : *reply.mutable_workers()) {
+                worker.set_device_profile(AsMeasured(worker.device_profile(), parts_.story));
+              }
               answer(internal::ToStatus(workers));
             });
       });

@@ -32,7 +32,10 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
  public:
   StoryReactor(grpc::CallbackServerContext& context, const CallParts& parts)
       : story_(parts.story), timer_(parts.metrics, "job", "story") {
-    if (const Status status = CheckCall(context, parts.token); !status.ok()) return End(status);
+    if (const Status status = CheckCall(context, parts.token); !status.ok()) {
+      End(status);
+      return;
+    }
     watch_ = parts.deadlines->Begin(&context, parts.limits.request_ms);
     this->StartRead(&request_);
   }
