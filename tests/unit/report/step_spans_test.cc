@@ -221,7 +221,7 @@ TEST_F(StepSpansTest, EventsOfARowNest) {
     std::vector<double> open_until;
     for (const auto& [begin, end] : spans) {
       while (!open_until.empty() && open_until.back() <= begin + 0.002) open_until.pop_back();
-      if (!open_until.empty()) EXPECT_LE(end, open_until.back() + 0.002) << "at " << begin;
+      EXPECT_TRUE(open_until.empty() || end <= open_until.back() + 0.002) << "at " << begin;
       open_until.push_back(end);
     }
   }
@@ -267,8 +267,8 @@ TEST_F(StepSpansTest, ForecastsComeNearToDevicesThatAreHalfAsFast) {
     const auto steps = Steps(*records);
     const double measured_s = MeasureParts(plan(), steps).mean.total();
     const double now = std::abs(planned_->forecast.step_s / measured_s - 1);
-    if (round == 0) EXPECT_GT(now, 0.4);
-    if (round > 0) EXPECT_LT(now, 0.05) << "round " << round;
+    EXPECT_EQ(now > 0.4, round == 0) << now;
+    EXPECT_EQ(now < 0.05, round > 0) << now;
     EXPECT_LE(now, error + 1e-9);
     error = now;
     for (const auto& [name, kind] : MeasureKernels(plan(), Machine(2), steps)) {
