@@ -407,8 +407,8 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",   "submit",     "jobs",      "logs",   "wait",
-      "cancel",   "plan",     "verify",     "pause",     "resume", "predict",
+      "up",       "status",   "submit",     "jobs",      "logs",    "wait",
+      "cancel",   "plan",     "verify",     "pause",     "resume",  "predict",
       "generate", "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
   const bool json = s.format == "json";
   const bool known =

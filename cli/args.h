@@ -229,8 +229,8 @@ struct WaitArgs : JobArgs {};
 struct StatusArgs {};
 // What happened in steps of a job.
 struct TimelineArgs : JobArgs {
-  std::string steps;           // "A..B", from 1; empty: those that were recorded last
-  std::string out = "table";   // "table", "json": the table as JSON; else the file of a Chrome trace
+  std::string steps;          // "A..B", from 1; empty: those that were recorded last
+  std::string out = "table";  // "table", "json": the table as JSON; else the file of a Chrome trace
 };
 struct WhyArgs : JobArgs {
   std::string steps;
@@ -240,7 +240,8 @@ using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
                  PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
-                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs, WhyArgs>;
+                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
+                 WhyArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -25,8 +25,8 @@ Result<int64_t> StepOf(std::string_view text) {
   int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   if (error == std::errc() && end == text.data() + text.size() && step >= 1) return step;
-  return Fail(InvalidArgument(
-      fmt::format("--steps wants A..B, steps of the job from 1, not '{}'", text)));
+  return Fail(
+      InvalidArgument(fmt::format("--steps wants A..B, steps of the job from 1, not '{}'", text)));
 }
 
 // "3..5" or "3"; empty: none.
@@ -39,7 +39,8 @@ Result<ir::StepRange> StepsOf(const std::string& text) {
     MW_ASSIGN_OR_RETURN(last, StepOf(text.substr(dots + 2)));
   }
   if (last < first) {
-    return Fail(InvalidArgument(fmt::format("--steps {}: the last step is before the first", text)));
+    return Fail(
+        InvalidArgument(fmt::format("--steps {}: the last step is before the first", text)));
   }
   return ir::StepRange{first - 1, last - first + 1};
 }
@@ -52,10 +53,10 @@ Status AwaitSteps(Client& client, int64_t job, const ir::StepRange& steps, int64
   const Deadline deadline = Deadline::After(timeout_s * 1000);
   while (!client::IsTerminal(info.state) && info.steps_done < steps.end()) {
     if (timeout_s > 0 && deadline.expired()) {
-      return DeadlineExceeded(fmt::format("after {} s job {} is at step {}; it will be recorded in "
-                                          "steps {} to {}: ask again",
-                                          timeout_s, job, info.steps_done, steps.first + 1,
-                                          steps.end()));
+      return DeadlineExceeded(
+          fmt::format("after {} s job {} is at step {}; it will be recorded in "
+                      "steps {} to {}: ask again",
+                      timeout_s, job, info.steps_done, steps.first + 1, steps.end()));
     }
     std::this_thread::sleep_for(kLook);
     MW_ASSIGN_OR_RETURN(info, client.Get(job));

@@ -25,9 +25,9 @@ void On(const RecordSteps& event, CoreState& core, Context& context) {
                                                 proto::JobStateName(job->record.state))));
   }
   if (event.steps.first < 0 || event.steps.count < 1 || event.steps.count > kMostRecordedSteps) {
-    return reply(InvalidArgument(fmt::format("{} steps from {} on; 1 to {} can be recorded at once",
-                                             event.steps.count, event.steps.first,
-                                             kMostRecordedSteps)));
+    return reply(
+        InvalidArgument(fmt::format("{} steps from {} on; 1 to {} can be recorded at once",
+                                    event.steps.count, event.steps.first, kMostRecordedSteps)));
   }
   MW_CHECK(job->request != nullptr) << "job " << job->record.id << " goes on without a request";
   if (job->request->driver.kind != ir::DriverKind::kTrain) {

@@ -47,7 +47,7 @@ struct LaunchResult {
   std::optional<AskId> ask;
   std::vector<proto::StepReport> reports;  // one per step, of all members together
   std::vector<proto::TensorTile> tensors;
-  proto::SnapshotTaken snapshot = {};  // of the slowest member; of one that failed, the first
+  proto::SnapshotTaken snapshot = {};       // of the slowest member; of one that failed, the first
   std::vector<MemberRecord> recorded = {};  // of every member
 };
 

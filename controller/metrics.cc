@@ -121,9 +121,10 @@ void ControllerMetrics::SetStepFigures(const StepFigures& figures) {
   const auto set_parts = [&](const char* source, double step_s,
                              const std::map<std::string, double>& parts) {
     registry_
-        .MakeGauge("meshwright_recorded_step_seconds",
-                   "A step of the job's newest recorded ones, as measured and as its plan forecast.",
-                   {{"job_id", job}, {"source", source}})
+        .MakeGauge(
+            "meshwright_recorded_step_seconds",
+            "A step of the job's newest recorded ones, as measured and as its plan forecast.",
+            {{"job_id", job}, {"source", source}})
         .Set(step_s);
     for (const auto& [part, seconds] : parts) {
       registry_

@@ -151,7 +151,8 @@ std::vector<std::string> MeasuredNotes(const Topology& topology) {
 
 std::string FormatFactors(const FactorsByDevice& factors) {
   std::string text =
-      "# What steps have shown of devices: seconds of their kernels over those of their profiles.\n";
+      "# What steps have shown of devices: seconds of their kernels over those of their "
+      "profiles.\n";
   for (const auto& [name, own] : factors) {
     text += fmt::format("device \"{}\"\nsteps {}\nall {}\n", name, own.steps, own.all);
     for (size_t k = 0; k < kKernelClassCount; ++k) {

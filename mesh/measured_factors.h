@@ -1,11 +1,11 @@
-// What steps have shown of a kind of device: how much longer its kernels take than its profile says,
-// class by class.
+// What steps have shown of a kind of device: how much longer its kernels take than its profile
+// says, class by class.
 //
 // A profile is measured on kernels alone (profile/worker_profile.h); in a step caches are cold and
 // neighbours busy. A factor is seconds in steps over seconds by the profile, over all nodes of the
-// class; it is bounded, so that no accident of a step makes a device useless, and takes half of what
-// a newer step says, so that it follows without jumping. What launch_s is scaled by is the factor of
-// all classes together.
+// class; it is bounded, so that no accident of a step makes a device useless, and takes half of
+// what a newer step says, so that it follows without jumping. What launch_s is scaled by is the
+// factor of all classes together.
 //
 // The text form, of all kinds, sorted by name; "#" starts a comment:
 //   device "cpu of 1 thread (AMD EPYC)"

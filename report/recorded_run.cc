@@ -29,13 +29,13 @@ void Shift(ir::StepRecord& record, int64_t ns) {
 
 Status CheckRecord(const ir::Program& program, const ir::StepRecord& record) {
   const auto wrong = [&](const std::string& what) {
-    return InvalidArgument(
-        fmt::format("step {} of rank {}: {}", record.step, record.rank, what));
+    return InvalidArgument(fmt::format("step {} of rank {}: {}", record.step, record.rank, what));
   };
   if (record.program != program.name) return wrong("of another program");
   int64_t last_ns = record.begin_ns;
   for (const ir::StepMark& mark : record.marks) {
-    if (mark.end_ns < last_ns || mark.end_ns > record.end_ns) return wrong("its times run backwards");
+    if (mark.end_ns < last_ns || mark.end_ns > record.end_ns)
+      return wrong("its times run backwards");
     last_ns = mark.end_ns;
     if (mark.instruction < 0 ||
         static_cast<size_t>(mark.instruction) >= program.instructions.size()) {
@@ -44,10 +44,10 @@ Status CheckRecord(const ir::Program& program, const ir::StepRecord& record) {
     if (mark.node < ir::StepMark::kNothing) return wrong(fmt::format("node {}", mark.node));
     if (mark.node < 0) continue;
     const ir::Instruction& run = program.instructions[static_cast<size_t>(mark.instruction)];
-    const bool known =
-        run.executable.valid() && run.executable.index() < program.executables.size() &&
-        static_cast<size_t>(mark.node) <
-            program.executables[run.executable.index()].graph->nodes.size();
+    const bool known = run.executable.valid() &&
+                       run.executable.index() < program.executables.size() &&
+                       static_cast<size_t>(mark.node) <
+                           program.executables[run.executable.index()].graph->nodes.size();
     if (!known) return wrong(fmt::format("node {} of instruction {}", mark.node, mark.instruction));
   }
   return record.end_ns < last_ns ? wrong("it ends before its last mark") : OkStatus();
@@ -77,7 +77,8 @@ void RecordedRun::AddMember(const planner::Plan& plan, MemberNote& member, int64
   const auto clock = clocks_.find(member.host);
   const int64_t offset_ns = clock == clocks_.end() ? 0 : clock->second.offset_ns;
   if (save >= 0) {
-    saves_.push_back({save, member.worker, member.begin_ns - offset_ns, member.said_ns - offset_ns});
+    saves_.push_back(
+        {save, member.worker, member.begin_ns - offset_ns, member.said_ns - offset_ns});
   }
   for (ir::StepRecord& record : member.steps) {
     const ir::Program* const program = ProgramOf(plan, record.rank);

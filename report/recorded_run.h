@@ -1,9 +1,9 @@
 // What devices wrote down of a job's steps, on one clock: that of the controller.
 //
 // Workers' times are of their hosts' clocks. Of every round of messages that a host has answered
-// (ir::ClockRound) the one that was over soonest says best what its clock is ahead; the times of all
-// of its devices are shifted by that, and may be wrong against another host's by the errors of both.
-// Nothing here compares times of two hosts to a finer grain.
+// (ir::ClockRound) the one that was over soonest says best what its clock is ahead; the times of
+// all of its devices are shifted by that, and may be wrong against another host's by the errors of
+// both. Nothing here compares times of two hosts to a finer grain.
 //
 // Thread rule: values; one thread adds. Bounded: the newest kMostSteps steps are kept.
 #pragma once

@@ -106,7 +106,8 @@ class Meetings {
       const ir::Graph* const graph = GraphOf(program, mark.instruction, mark.node);
       if (graph != nullptr &&
           planner::IsCollective(graph->nodes[static_cast<size_t>(mark.node)].op)) {
-        int64_t& last = last_.try_emplace(walk.Meet(instruction, mark.node), INT64_MIN).first->second;
+        int64_t& last =
+            last_.try_emplace(walk.Meet(instruction, mark.node), INT64_MIN).first->second;
         last = std::max(last, begin_ns);
       } else if (instruction.op == ir::Opcode::kSend && mark.node == ir::StepMark::kWhole) {
         sent_[program.channels[instruction.channel.index()].name].push_back(begin_ns);
@@ -141,8 +142,8 @@ class SpanMaker {
  private:
   void Add(const ir::StepRecord& record, const ir::StepMark& mark, int64_t begin_ns) {
     if (mark.node == ir::StepMark::kNothing) return;
-    StepSpan span{record.rank, record.lane, mark.instruction, mark.node,
-                  StepPart::kRest, begin_ns, mark.end_ns};
+    StepSpan span{record.rank,     record.lane, mark.instruction, mark.node,
+                  StepPart::kRest, begin_ns,    mark.end_ns};
     const ir::Instruction& instruction = InstructionOf(program_, mark.instruction);
     const ir::Graph* const graph = GraphOf(program_, mark.instruction, mark.node);
     if (graph != nullptr) {
@@ -248,7 +249,8 @@ std::string NameOfSpan(const ir::Program& program, const StepSpan& span) {
   if (graph == nullptr) {
     switch (instruction.op) {
       case ir::Opcode::kRun:
-        return span.node == ir::StepMark::kAwaited ? "copies between memories" : "copies of results";
+        return span.node == ir::StepMark::kAwaited ? "copies between memories"
+                                                   : "copies of results";
       case ir::Opcode::kSend:
         return fmt::format("SEND to device {}",
                            program.channels[instruction.channel.index()].peer.value());
@@ -434,7 +436,8 @@ std::map<std::string, mesh::MeasuredSteps> MeasureKernels(const planner::Plan& p
     for (const StepSpan& span : SpansOf(plan, step)) {
       const ir::Program& program = *programs.at(span.rank);
       const ir::Graph* const graph = GraphOf(program, span.instruction, span.node);
-      if (span.part != StepPart::kCompute || span.lane != ir::kStepLane || graph == nullptr) continue;
+      if (span.part != StepPart::kCompute || span.lane != ir::kStepLane || graph == nullptr)
+        continue;
       const ir::Node& node = graph->nodes[static_cast<size_t>(span.node)];
       const planner::NodeWork work = planner::WorkOf(*graph, node);
       if (work.is_free) continue;

@@ -69,7 +69,7 @@ struct StepParts {
 };
 
 struct MeasuredParts {
-  StepParts mean;                // of devices and steps; their sum is the time of a step
+  StepParts mean;                  // of devices and steps; their sum is the time of a step
   std::map<int, StepParts> ranks;  // of steps
   int64_t steps = 0;
 };
@@ -94,8 +94,8 @@ std::vector<NamedSeconds> SecondsByName(const planner::Plan& plan, const mesh::T
                                         const std::vector<RecordedStep>& steps);
 
 // What steps show of every kind of device, by the name of its profile. `base`: the plan's topology
-// with profiles as they were measured. Kinds whose devices share cores of a host are left out: there
-// a kernel is as slow as its neighbours make it.
+// with profiles as they were measured. Kinds whose devices share cores of a host are left out:
+// there a kernel is as slow as its neighbours make it.
 std::map<std::string, mesh::MeasuredSteps> MeasureKernels(const planner::Plan& plan,
                                                           const mesh::Topology& base,
                                                           const std::vector<RecordedStep>& steps);

@@ -64,9 +64,9 @@ class Trace {
             kCheckpointPid));
       }
       if (fresh) {
-        events_.push_back(
-            fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
-                        kCheckpointPid, row->second, JsonEscape(save.worker)));
+        events_.push_back(fmt::format(
+            R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
+            kCheckpointPid, row->second, JsonEscape(save.worker)));
       }
       events_.push_back(fmt::format(
           R"({{"name":"checkpoint of step {}","cat":"checkpoint","ph":"X","pid":{},"tid":{},)"
@@ -124,8 +124,8 @@ class Trace {
         R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
         R"("args":{{"step":{},"instruction":{},"node":{},"layer":{}}}}})",
         JsonEscape(name), StepPartName(span.part), program.stage.value(), program.device.value(),
-        Us(span.begin_ns), Us(span.end_ns) - Us(span.begin_ns), step + 1, span.instruction, span.node,
-        layer));
+        Us(span.begin_ns), Us(span.end_ns) - Us(span.begin_ns), step + 1, span.instruction,
+        span.node, layer));
     if (span.node == ir::StepMark::kWhole && !waits) AddFlow(step, span, program, instruction);
   }
 
@@ -171,8 +171,9 @@ Result<std::string> StepTrace(const planner::Plan& plan, const RecordedRun& run,
                           JsonEscape(host), clock.offset_ns, clock.error_ns);
   }
   return planner::TraceDocument(
-      trace.events(), fmt::format(R"("job":"{}","first_step":{},"last_step":{},"clocks":{{{}}})",
-                                  JsonEscape(job), steps.front().step + 1, steps.back().step + 1, clocks));
+      trace.events(),
+      fmt::format(R"("job":"{}","first_step":{},"last_step":{},"clocks":{{{}}})", JsonEscape(job),
+                  steps.front().step + 1, steps.back().step + 1, clocks));
 }
 
 std::string FormatLongest(const std::vector<NamedSeconds>& names,
@@ -183,12 +184,12 @@ std::string FormatLongest(const std::vector<NamedSeconds>& names,
   std::vector<std::vector<std::string>> rows;
   for (const NamedSeconds& name : names) {
     if (rows.size() == most) break;
-    rows.push_back({name.name, std::string(StepPartName(name.part)),
-                    fmt::format("{:.4g}", name.calls), FormatDuration(name.measured_s),
-                    fmt::format("{:.1f} %", all_s > 0 ? 100 * name.measured_s / all_s : 0),
-                    name.forecast_s > 0 ? FormatDuration(name.forecast_s) : "-",
-                    name.forecast_s > 0 ? fmt::format("{:.2f}", name.measured_s / name.forecast_s)
-                                        : "-"});
+    rows.push_back(
+        {name.name, std::string(StepPartName(name.part)), fmt::format("{:.4g}", name.calls),
+         FormatDuration(name.measured_s),
+         fmt::format("{:.1f} %", all_s > 0 ? 100 * name.measured_s / all_s : 0),
+         name.forecast_s > 0 ? FormatDuration(name.forecast_s) : "-",
+         name.forecast_s > 0 ? fmt::format("{:.2f}", name.measured_s / name.forecast_s) : "-"});
   }
   std::string text = fmt::format("{}, mean of their devices: {} a step\n", StepsText(steps),
                                  FormatDuration(all_s));

@@ -2,7 +2,8 @@
 // (planner/trace_events.h), and as a table of what took longest.
 //
 // In a RUN's event lie its nodes; a message is tied to its receipt by a flow; checkpoints have a
-// process of their own. Steps are numbered from 1, as the lines of a job are. "otherData" says what each host's clock was ahead and to what error.
+// process of their own. Steps are numbered from 1, as the lines of a job are. "otherData" says what
+// each host's clock was ahead and to what error.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -88,7 +88,7 @@ class Neighbours {
     if (!layout_.stage_degrees.empty()) return;
     struct Degree {
       const char* key;
-      int64_t ir::ParallelSpec::* member;
+      int64_t ir::ParallelSpec::*member;
     };
     constexpr Degree kDegrees[] = {
         {"parallelism.data_parallel_replicate_degree", &ir::ParallelSpec::data},
@@ -199,13 +199,14 @@ std::string FormatWhy(const WhyFigures& figures) {
   const StepParts& measured = figures.measured.mean;
   const StepParts& forecast = figures.forecast;
   const double step_s = measured.total();
-  std::string text = fmt::format(
-      "{}, {}: {} a step, {} by forecast ({:.2f} x)\n", figures.job, StepsText(figures.steps),
-      FormatDuration(step_s), FormatDuration(forecast.total()),
-      forecast.total() > 0 ? step_s / forecast.total() : 0);
+  std::string text = fmt::format("{}, {}: {} a step, {} by forecast ({:.2f} x)\n", figures.job,
+                                 StepsText(figures.steps), FormatDuration(step_s),
+                                 FormatDuration(forecast.total()),
+                                 forecast.total() > 0 ? step_s / forecast.total() : 0);
   std::vector<std::vector<std::string>> rows;
   const auto add = [&](const char* name, double now_s, double then_s, const std::string& note) {
-    rows.push_back({name, FormatDuration(now_s), Share(now_s, step_s), FormatDuration(then_s), note});
+    rows.push_back(
+        {name, FormatDuration(now_s), Share(now_s, step_s), FormatDuration(then_s), note});
   };
   for (const auto& [part, name] : kRows) {
     const bool always = part != StepPart::kCopies;
@@ -228,8 +229,8 @@ std::string FormatWhy(const WhyFigures& figures) {
   if (figures.advice.empty()) {
     return text + "no neighbouring plan is forecast to be faster\n";
   }
-  text += fmt::format("to try, by forecast (this plan: {}):\n",
-                      FormatDuration(figures.advice_from_s));
+  text +=
+      fmt::format("to try, by forecast (this plan: {}):\n", FormatDuration(figures.advice_from_s));
   for (const Advice& advice : figures.advice) {
     text += fmt::format("  {} ({:+.0f} %, {}): {}\n", FormatDuration(advice.step_s),
                         100 * (advice.step_s / figures.advice_from_s - 1),

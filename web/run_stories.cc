@@ -60,11 +60,10 @@ void SetCheckpoints(const std::vector<report::RecordedSave>& saves, report::WhyF
   figures.saves = static_cast<int64_t>(by_step.size());
   const int64_t last = by_step.rbegin()->first, first = by_step.begin()->first;
   // Of the first one nobody knows how many steps it is for, but where it is the only one.
-  const double steps =
-      figures.saves == 1
-          ? static_cast<double>(last)
-          : static_cast<double>(last - first) * static_cast<double>(figures.saves) /
-                static_cast<double>(figures.saves - 1);
+  const double steps = figures.saves == 1 ? static_cast<double>(last)
+                                          : static_cast<double>(last - first) *
+                                                static_cast<double>(figures.saves) /
+                                                static_cast<double>(figures.saves - 1);
   figures.checkpoint_s = all_s / std::max(1.0, steps);
 }
 
@@ -139,8 +138,8 @@ class RunStories final : public controller::RunStory {
     MW_CHECK(made.plan != nullptr && made.request != nullptr) << "a plan of nothing";
     auto forecast = planner::ForecastStep(*made.plan, made.topology);
     if (!forecast.has_value()) {
-      return LogWarn(fmt::format("job {} has no story: {}", made.job.value(),
-                                 forecast.error().message()));
+      return LogWarn(
+          fmt::format("job {} has no story: {}", made.job.value(), forecast.error().message()));
     }
     stories_.remove_if([&](const Story& story) { return story.job == made.job; });
     Story& story = stories_.emplace_back();
@@ -205,8 +204,7 @@ class RunStories final : public controller::RunStory {
 
   void LearnFrom(const Story& story, const std::vector<report::RecordedStep>& steps) {
     if (options_.factors_path.empty()) return;
-    const auto kinds =
-        report::MeasureKernels(*story.made.plan, BaseOf(story.made.topology), steps);
+    const auto kinds = report::MeasureKernels(*story.made.plan, BaseOf(story.made.topology), steps);
     if (kinds.empty()) return;
     std::string text;
     {
@@ -227,8 +225,7 @@ class RunStories final : public controller::RunStory {
     report::WhyFigures figures;
     figures.job = fmt::format("job {} ({})", story.job.value(), story.made.request->name);
     figures.steps = {steps.front().step, static_cast<int64_t>(steps.size())};
-    figures.forecast =
-        report::ForecastParts(*story.made.plan, story.forecast, story.made.topology);
+    figures.forecast = report::ForecastParts(*story.made.plan, story.forecast, story.made.topology);
     figures.measured = report::MeasureParts(*story.made.plan, steps);
     SetCheckpoints(story.run.saves(), figures);
     figures.advice_from_s = story.forecast.step_s;
@@ -290,9 +287,9 @@ class RunStories final : public controller::RunStory {
   report::WhyFigures Explain(const Story& story,
                              const std::vector<report::RecordedStep>& steps) const {
     report::WhyFigures figures = FiguresOf(story, steps);
-    figures.advice = report::FindAdvice(*story.made.request, story.made.plan->layout,
-                                        story.made.topology, story.forecast.step_s,
-                                        {.timeout_ms = options_.advice_ms}, clock_);
+    figures.advice =
+        report::FindAdvice(*story.made.request, story.made.plan->layout, story.made.topology,
+                           story.forecast.step_s, {.timeout_ms = options_.advice_ms}, clock_);
     return figures;
   }
 

@@ -1,5 +1,5 @@
-// RunStories: keeps the plans of jobs that run and what devices write down of their steps, and tells
-// what happened beside what was forecast (controller/run_story.h).
+// RunStories: keeps the plans of jobs that run and what devices write down of their steps, and
+// tells what happened beside what was forecast (controller/run_story.h).
 //
 // Newly recorded steps also go into files in the job's folder, for the page: kTimelineFile,
 // kMeasuredPicture and kPartsFile; into metrics; and into the factors of the devices' profiles

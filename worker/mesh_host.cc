@@ -374,8 +374,8 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
   }
   const std::string& program = programs_[message.program];
   MW_TRY(StageInputs(message));
-  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({program, message.first_step, message.count,
-                                                    message.record}));
+  MW_ASSIGN_OR_RETURN(
+      auto steps, runtime_->Launch({program, message.first_step, message.count, message.record}));
   feed_->Clear();
   for (StepReport& step : steps) {
     done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values), {}});

@@ -22,7 +22,8 @@ class StepRecorder {
 
   // A step begins. REQUIRES that none is being recorded.
   void Begin(ir::StepRecord& into) {
-    MW_CHECK(into_ == nullptr && into.marks.empty()) << "step " << into.step << " is recorded twice";
+    MW_CHECK(into_ == nullptr && into.marks.empty())
+        << "step " << into.step << " is recorded twice";
     into_ = &into;
     into.begin_ns = into.end_ns = clock_.NowNs();
   }

@@ -178,15 +178,14 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
   AddUnary<v1::WorkersRequest, v1::WorkersReply>(
       "/meshwright.v1.AdminService/Workers", "admin", "workers",
       [this](const v1::WorkersRequest& request, v1::WorkersReply& reply, auto answer) {
-        parts_.loop->Workers(
-            [this, &request, &reply,
-             answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
-              if (workers.has_value()) FillWorkers(*workers, request, reply);
-              for (v1::WorkerInfo& worker : *reply.mutable_workers()) {
-                worker.set_device_profile(AsMeasured(worker.device_profile(), parts_.story));
-              }
-              answer(internal::ToStatus(workers));
-            });
+        parts_.loop->Workers([this, &request, &reply,
+                              answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
+          if (workers.has_value()) FillWorkers(*workers, request, reply);
+          for (v1::WorkerInfo& worker : *reply.mutable_workers()) {
+            worker.set_device_profile(AsMeasured(worker.device_profile(), parts_.story));
+          }
+          answer(internal::ToStatus(workers));
+        });
       });
   AddUnary<v1::OrderWorkerRequest, v1::OrderWorkerReply>(
       "/meshwright.v1.AdminService/OrderWorker", "admin", "order_worker",

@@ -50,9 +50,9 @@ TEST(MeasuredFactors, ScaleAProfileAndSayWhere) {
   EXPECT_EQ(shown.name, base.name);
   const ir::OpCost cost{1e9, 1e6};
   for (const KernelClass kernel : {KernelClass::kProduct, KernelClass::kGather}) {
-    EXPECT_NEAR(shown.Seconds(kernel, ir::DType::kF32, cost) /
-                    base.Seconds(kernel, ir::DType::kF32, cost),
-                2, 0.05)
+    EXPECT_NEAR(
+        shown.Seconds(kernel, ir::DType::kF32, cost) / base.Seconds(kernel, ir::DType::kF32, cost),
+        2, 0.05)
         << "a class that no step had is as the others";
   }
   EXPECT_THAT(MeasuredNote(shown), HasSubstr("profile: measured on 3 steps of '" + base.name));

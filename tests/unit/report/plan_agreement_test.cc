@@ -36,11 +36,11 @@ void ExpectAgreement(const std::vector<std::string>& overrides, int devices) {
   const auto planned = PlanSmallJob(overrides, topology);
   ASSERT_TRUE(planned.has_value()) << planned.error();
   const auto json = nlohmann::json::parse(PlanJson(*planned, topology));
-  const std::string table = planner::FormatPlan(planned->plan(), false) +
-                            FormatForecast(planned->forecast);
+  const std::string table =
+      planner::FormatPlan(planned->plan(), false) + FormatForecast(planned->forecast);
   const std::string svg = PlanSvg(planned->plan(), planned->forecast, topology);
-  const auto trace = nlohmann::json::parse(
-      planner::ForecastTrace(planned->plan(), planned->forecast));
+  const auto trace =
+      nlohmann::json::parse(planner::ForecastTrace(planned->plan(), planned->forecast));
 
   // The step.
   const auto& forecast = json.at("forecast");
@@ -93,16 +93,15 @@ void ExpectAgreement(const std::vector<std::string>& overrides, int devices) {
 
 TEST(PlanAgreement, EveryFormSaysTheSame) {
   ExpectAgreement({}, 1);
-  ExpectAgreement({"parallelism.data_parallel_replicate_degree=2",
-                   "parallelism.tensor_parallel_degree=2"},
-                  4);
-  ExpectAgreement({"parallelism.pipeline_parallel_degree=2",
-                   "parallelism.pipeline_parallel_microbatches=4"},
-                  2);
-  ExpectAgreement({"parallelism.pipeline_parallel_degree=2",
-                   "parallelism.data_parallel_replicate_degree=2", "parallelism.zero_stage=1",
-                   "parallelism.pipeline_parallel_schedule=\"zb-h1\""},
-                  4);
+  ExpectAgreement(
+      {"parallelism.data_parallel_replicate_degree=2", "parallelism.tensor_parallel_degree=2"}, 4);
+  ExpectAgreement(
+      {"parallelism.pipeline_parallel_degree=2", "parallelism.pipeline_parallel_microbatches=4"},
+      2);
+  ExpectAgreement(
+      {"parallelism.pipeline_parallel_degree=2", "parallelism.data_parallel_replicate_degree=2",
+       "parallelism.zero_stage=1", "parallelism.pipeline_parallel_schedule=\"zb-h1\""},
+      4);
 }
 
 }  // namespace

@@ -73,8 +73,7 @@ TEST_F(StepSpansTest, AStepThatIsAsForecastHasTheForecastsParts) {
 
 TEST_F(StepSpansTest, WaitingForALateMemberIsNoCommunication) {
   Plan(kReplicas);
-  const double exchange_s =
-      MeasureParts(plan(), Steps(records_)).mean.Of(StepPart::kCommunication);
+  const double exchange_s = MeasureParts(plan(), Steps(records_)).mean.Of(StepPart::kCommunication);
   // Rank 1 does everything a millisecond later; rank 0 waits for it in its first collective.
   constexpr int64_t kLate = 1'000'000;
   std::vector<ir::StepRecord> late = records_;
@@ -175,8 +174,8 @@ TEST_F(StepSpansTest, ATraceHasTheForecastsRowsNamesAndTimes) {
   const auto text = StepTrace(plan(), run_, steps, "job 7");
   ASSERT_TRUE(text.has_value()) << text.error();
   const auto trace = nlohmann::json::parse(*text);
-  const auto forecast = nlohmann::json::parse(
-      planner::ToChromeTrace(plan().Main(), planned_->forecast.simulation));
+  const auto forecast =
+      nlohmann::json::parse(planner::ToChromeTrace(plan().Main(), planned_->forecast.simulation));
   const auto rows = Rows(trace), expected = Rows(forecast);
   ASSERT_EQ(rows.size(), expected.size());
   for (const auto& [row, runs] : expected) {
@@ -268,7 +267,7 @@ TEST_F(StepSpansTest, ForecastsComeNearToDevicesThatAreHalfAsFast) {
     const double measured_s = MeasureParts(plan(), steps).mean.total();
     const double now = std::abs(planned_->forecast.step_s / measured_s - 1);
     EXPECT_EQ(now > 0.4, round == 0) << now;
-    EXPECT_EQ(now < 0.05, round > 0) << now;
+    EXPECT_EQ(now<0.05, round> 0) << now;
     EXPECT_LE(now, error + 1e-9);
     error = now;
     for (const auto& [name, kind] : MeasureKernels(plan(), Machine(2), steps)) {

@@ -71,16 +71,15 @@ TEST(Why, NeighboursAreForecastAsPlansAre) {
       FindAdvice(planned->prepared.request, planned->plan().layout, topology,
                  planned->forecast.step_s, {.timeout_ms = 60'000, .most = 10}, kStill);
   ASSERT_FALSE(advice.empty());
-  EXPECT_TRUE(std::is_sorted(advice.begin(), advice.end(), [](const Advice& a, const Advice& b) {
-    return a.step_s < b.step_s;
-  }));
+  EXPECT_TRUE(std::is_sorted(advice.begin(), advice.end(),
+                             [](const Advice& a, const Advice& b) { return a.step_s < b.step_s; }));
   const auto more = std::find_if(advice.begin(), advice.end(), [](const Advice& each) {
     return each.text == "parallelism.pipeline_parallel_microbatches = 2";
   });
   ASSERT_NE(more, advice.end());
-  const auto other = PlanSmallJob({"parallelism.pipeline_parallel_degree=2",
-                                   "parallelism.pipeline_parallel_microbatches=2"},
-                                  topology);
+  const auto other = PlanSmallJob(
+      {"parallelism.pipeline_parallel_degree=2", "parallelism.pipeline_parallel_microbatches=2"},
+      topology);
   ASSERT_TRUE(other.has_value()) << other.error();
   EXPECT_DOUBLE_EQ(more->step_s, other->forecast.step_s);
   EXPECT_LT(more->step_s, planned->forecast.step_s);
