@@ -49,9 +49,10 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::Start(const DeviceRunOptions& opti
   return run;
 }
 
-Result<std::vector<double>> DeviceRun::Step(int64_t count) {
-  MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports,
-                      runtime_->Launch({"step", next_step_, count}));
+Result<std::vector<double>> DeviceRun::Step(int64_t count, bool record) {
+  MW_ASSIGN_OR_RETURN(
+      const std::vector<worker::StepReport> reports,
+      runtime_->Launch({"step", next_step_, count, {next_step_, record ? count : 0}}));
   next_step_ += count;
   std::vector<double> seconds;
   for (const worker::StepReport& report : reports) seconds.push_back(report.seconds);

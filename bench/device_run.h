@@ -50,8 +50,10 @@ class DeviceRun {
   // Errors: as of PlanRun and of the runtime.
   static Result<std::unique_ptr<DeviceRun>> Start(const DeviceRunOptions& options);
 
-  // Seconds of each step.
-  Result<std::vector<double>> Step(int64_t count);
+  // Seconds of each step. record: what the device does in them is written down.
+  Result<std::vector<double>> Step(int64_t count, bool record = false);
+  // Of the last Step() that recorded.
+  std::vector<ir::StepRecord> TakeRecorded() { return runtime_->TakeRecorded(); }
 
   const planner::Plan& plan() const { return plan_; }
   const ir::Program& step_program() const { return plan_.Of("step")[0]; }

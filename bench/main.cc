@@ -97,11 +97,13 @@ Status PrintProfile(ProfileArgs args) {
 
 Status PrintOverhead(const ProfileArgs& args) {
   MW_ASSIGN_OR_RETURN(const Overhead overhead, MeasureOverhead(args.run, args.steps));
-  fmt::print(R"({{"nodes":{},"instructions":{},"step_seconds":{:.9g},"rest_seconds":{:.9g},)"
-             R"("observer_seconds":{:.9g},"overhead_seconds":{:.9g}}})"
-             "\n",
-             overhead.nodes, overhead.instructions, overhead.step_seconds, overhead.rest_seconds,
-             overhead.observer_seconds, overhead.overhead_seconds());
+  fmt::print(
+      R"({{"nodes":{},"instructions":{},"step_seconds":{:.9g},"recorded_seconds":{:.9g},)"
+      R"("marks":{},"rest_seconds":{:.9g},"observer_seconds":{:.9g},"overhead_seconds":{:.9g}}})"
+      "\n",
+      overhead.nodes, overhead.instructions, overhead.step_seconds, overhead.recorded_seconds,
+      overhead.marks, overhead.rest_seconds, overhead.observer_seconds,
+      overhead.overhead_seconds());
   return OkStatus();
 }
 

@@ -60,8 +60,18 @@ Result<Overhead> MeasureOverhead(DeviceRunOptions options, int64_t steps) {
     options.observer = nullptr;
     MW_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceRun> run, DeviceRun::Start(options));
     MW_TRY(run->Step(kWarmUp));
-    MW_ASSIGN_OR_RETURN(const std::vector<double> seconds, run->Step(steps));
-    overhead.step_seconds = Median(seconds);
+    std::vector<double> plain, recorded;
+    for (int64_t i = 0; i < steps; ++i) {
+      MW_ASSIGN_OR_RETURN(const std::vector<double> seconds, run->Step(1));
+      plain.push_back(seconds[0]);
+      MW_ASSIGN_OR_RETURN(const std::vector<double> of_recorded, run->Step(1, true));
+      recorded.push_back(of_recorded[0]);
+      for (const ir::StepRecord& record : run->TakeRecorded()) {
+        overhead.marks = static_cast<int64_t>(record.marks.size());
+      }
+    }
+    overhead.step_seconds = Median(plain);
+    overhead.recorded_seconds = Median(recorded);
   }
   Sum sum;
   options.observer = &sum;

@@ -55,6 +55,8 @@ struct Storage {
   PauseArgs pause;
   ResumeArgs resume;
   WaitArgs wait;
+  TimelineArgs timeline;
+  WhyArgs why;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VerifyArgs verify;
@@ -152,6 +154,9 @@ void AddController(CLI::App& app, Storage& s) {
           "plan")
       ->check(CLI::Range(int64_t{0}, int64_t{86'400}))
       ->capture_default_str();
+  controller->add_flag("!--no-learn-profiles", s.controller.learn_profiles,
+                       "Plan for devices as their workers measured them, not as steps have shown "
+                       "them since");
   AddPlanCache(*controller, s.controller.plan_cache);
   AddPage(*controller, s.controller.page);
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
@@ -344,6 +349,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "pause") return s.pause;
   if (name == "resume") return s.resume;
   if (name == "wait") return s.wait;
+  if (name == "timeline") return s.timeline;
+  if (name == "why") return s.why;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
   if (name == "verify") return s.verify;
@@ -400,9 +407,9 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",   "submit",     "jobs",      "logs",   "wait",
-      "cancel",   "plan",     "verify",     "pause",     "resume", "predict",
-      "generate", "evaluate", "checkpoint", "tokenizer", "adapter"};
+      "up",       "status",   "submit",     "jobs",      "logs",    "wait",
+      "cancel",   "plan",     "verify",     "pause",     "resume",  "predict",
+      "generate", "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -453,7 +460,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddCluster(app, storage);
   AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate,
                 storage.checkpoint, storage.logs, storage.cancel, storage.pause, storage.resume,
-                storage.wait});
+                storage.wait, storage.timeline, storage.why});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

@@ -59,6 +59,7 @@ struct ControllerArgs {
   int64_t blob_quota_gib = 0;  // 0: as the disk has room
   int64_t quarantine_failures = 2;
   int64_t return_after_s = 30;
+  bool learn_profiles = true;      // plans go by what steps have shown of devices
   std::string plan_cache = "off";  // as of a plan
   PageArgs page;
   int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
@@ -226,12 +227,21 @@ struct PauseArgs : JobArgs {
 struct ResumeArgs : JobArgs {};
 struct WaitArgs : JobArgs {};
 struct StatusArgs {};
+// What happened in steps of a job.
+struct TimelineArgs : JobArgs {
+  std::string steps;          // "A..B", from 1; empty: those that were recorded last
+  std::string out = "table";  // "table", "json": the table as JSON; else the file of a Chrome trace
+};
+struct WhyArgs : JobArgs {
+  std::string steps;
+};
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
                  PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
-                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs>;
+                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
+                 WhyArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -24,6 +24,8 @@ int RunWorkerOrder(const WorkerOrderArgs& args, const GlobalArgs& global);
 int RunPause(const PauseArgs& args, const GlobalArgs& global);
 int RunResume(const ResumeArgs& args, const GlobalArgs& global);
 int RunWait(const WaitArgs& args, const GlobalArgs& global);
+int RunTimeline(const TimelineArgs& args, const GlobalArgs& global);
+int RunWhy(const WhyArgs& args, const GlobalArgs& global);
 int RunStatus(const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);

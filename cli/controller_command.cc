@@ -23,6 +23,7 @@
 #include "cli/resolve_job.h"
 #include "controller/server.h"
 #include "web/mount.h"
+#include "web/run_stories.h"
 
 namespace meshwright::cli {
 namespace {
@@ -72,6 +73,7 @@ Result<web::PageOptions> PageOf(const ControllerArgs& args) {
                    {"blob_quota_gib", std::to_string(args.blob_quota_gib)},
                    {"quarantine_failures", std::to_string(args.quarantine_failures)},
                    {"return_after_s", std::to_string(args.return_after_s)},
+                   {"learn_profiles", args.learn_profiles ? "on" : "off"},
                    {"plan_cache", args.plan_cache}};
   return page;
 }
@@ -107,6 +109,9 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.limits.blobs.keep_ms = args.blob_keep_hours * 3'600'000;
   options.limits.blobs.quota_bytes = args.blob_quota_gib << 30;
   options.plan_cache = OpenPlanCache(args.plan_cache);
+  web::StoryOptions story;
+  if (args.learn_profiles) story.factors_path = args.state_dir + "/measured-profiles.txt";
+  options.story = web::MakeRunStories(std::move(story), SystemClock());
   options.resolve = ResolveJob;
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
   MW_ASSIGN_OR_RETURN(options.scrape_token,

@@ -222,6 +222,36 @@ void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
 
 }  // namespace
 
+namespace {
+
+void AddSteps(CLI::App& command, JobArgs& job, std::string& steps) {
+  command.add_option("id", job.id, "Job id")->required()->check(kJobId);
+  command.add_option("--steps", steps,
+                     "A..B: steps of the job, from 1; those that are still to come are recorded. "
+                     "Without: those that were recorded last");
+  command.add_option("--timeout-s", job.timeout_s, "For steps to come; 0: no limit")
+      ->check(kTimeoutSeconds);
+}
+
+void AddTimeline(CLI::App& app, TimelineArgs& args) {
+  CLI::App* timeline =
+      app.add_subcommand("timeline", "What every device did in steps of a job, kernel by kernel");
+  AddSteps(*timeline, args, args.steps);
+  timeline
+      ->add_option("-o,--out", args.out,
+                   "table: the longest by name; json: all of them; else a file for a Chrome trace, "
+                   "which Perfetto opens beside that of `plan --trace`")
+      ->capture_default_str();
+}
+
+void AddWhy(CLI::App& app, WhyArgs& args) {
+  CLI::App* why = app.add_subcommand(
+      "why", "Where the time of a job's steps goes against its plan, and what to try");
+  AddSteps(*why, args, args.steps);
+}
+
+}  // namespace
+
 void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddSubmit(app, commands.submit);
   AddPredict(app, commands.predict);
@@ -248,6 +278,8 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   CLI::App* wait = app.add_subcommand("wait", "Wait for the end of a job");
   wait->add_option("id", commands.wait.id, "Job id")->required()->check(kJobId);
   wait->add_option("--timeout-s", commands.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);
+  AddTimeline(app, commands.timeline);
+  AddWhy(app, commands.why);
 }
 
 }  // namespace meshwright::cli

@@ -29,8 +29,11 @@ struct JobCommands {
   PauseArgs& pause;
   ResumeArgs& resume;
   WaitArgs& wait;
+  TimelineArgs& timeline;
+  WhyArgs& why;
 };
-// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
+// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait,
+// timeline, why.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

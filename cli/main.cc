@@ -28,6 +28,8 @@ struct JobDispatch {
   int operator()(const PauseArgs& args) const { return RunPause(args, global); }
   int operator()(const ResumeArgs& args) const { return RunResume(args, global); }
   int operator()(const WaitArgs& args) const { return RunWait(args, global); }
+  int operator()(const TimelineArgs& args) const { return RunTimeline(args, global); }
+  int operator()(const WhyArgs& args) const { return RunWhy(args, global); }
 };
 
 // And all others.

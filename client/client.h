@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "client/session.h"
 #include "ir/job.h"
+#include "ir/step_record.h"
 #include "proto/job_description.h"
 #include "proto/views.h"
 
@@ -46,7 +47,20 @@ struct OfWorkerOrder {
   WorkerOrder order = WorkerOrder::kUnspecified;
   int64_t deadline_ms = 0;  // of a drain
 };
-using Order = std::variant<CancelOrder, PauseOrder, ResumeOrder, OfWorkerOrder>;
+// Its devices write down what they do in these steps.
+struct RecordOrder {
+  int64_t job_id = 0;
+  ir::StepRange steps;
+};
+using Order = std::variant<CancelOrder, PauseOrder, ResumeOrder, OfWorkerOrder, RecordOrder>;
+
+// What happened in steps, as text in one of these forms.
+enum class StoryForm : uint8_t { kTable, kTableJson, kTrace, kWhy, kWhyJson };
+struct StoryAsk {
+  int64_t job_id = 0;
+  ir::StepRange steps = {};  // count 0: those that were recorded last
+  StoryForm form = StoryForm::kTable;
+};
 
 class Client {
  public:
@@ -107,7 +121,12 @@ class Client {
   Status OrderWorker(const std::string& name, WorkerOrder order, int64_t deadline_ms) {
     return Send(OfWorkerOrder{name, order, deadline_ms});
   }
-  // What the four above do.
+  // Of a job that trains. Errors: kNotFound; kFailedPrecondition: it does not, or it has ended.
+  Status Record(int64_t job_id, ir::StepRange steps) { return Send(RecordOrder{job_id, steps}); }
+  // Errors: kNotFound: the steps are not recorded, or not yet; kFailedPrecondition: this controller
+  // does not know the job's plan; kResourceExhausted: fewer steps at once.
+  virtual Result<std::string> Story(const StoryAsk& ask) = 0;
+  // What the orders above do.
   virtual Status Send(const Order& order) = 0;
 };
 

@@ -192,6 +192,9 @@ void ControlLoop::CloseIdleOnLoop() {
 }
 
 void ControlLoop::FromWorker(SessionId session, proto::UpMessage message) {
+  if (auto* done = std::get_if<proto::LaunchDone>(&message.body)) {
+    done->round.arrived_ns = SystemClock().NowNs();
+  }
   loop_.Post([this, session, message = std::move(message)] {
     // What was under way when the session was closed: nobody could be answered any more.
     if (!sessions_.contains(session.value())) return;
@@ -399,6 +402,9 @@ void ControlLoop::ExecuteOne(Effect& effect) {
   if (auto* send = std::get_if<Send>(&effect)) {
     const auto it = sessions_.find(send->session.value());
     MW_FAILPOINT("controller.before-send");
+    if (auto* launch = std::get_if<proto::Launch>(&send->message.body)) {
+      launch->round.sent_ns = SystemClock().NowNs();
+    }
     if (it != sessions_.end()) it->second->Send(std::move(send->message));
     MW_FAILPOINT("controller.sent");
   } else if (auto* close = std::get_if<CloseSession>(&effect)) {
@@ -444,6 +450,8 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     parts_.metrics->Count(counted->job.value(), counted->what);
   } else if (auto* health = std::get_if<HealthChanged>(&effect)) {
     parts_.metrics->SetHealth(health->job.value(), health->stalled, health->slow_ranks);
+  } else if (auto* recorded = std::get_if<StepsRecorded>(&effect)) {
+    if (parts_.story != nullptr) parts_.story->OnRecorded(std::move(*recorded));
   } else if (auto* tell = std::get_if<TellClient>(&effect)) {
     Do(*tell);
   } else if (auto* gone = std::get_if<CloseClient>(&effect)) {
@@ -477,14 +485,22 @@ void ControlLoop::Do(StartPlan& effect) {
     if (stopping_) return;
     bool misfit = false;
     Result<PlannedJob> plan = Guarded("the planner", [&] {
-      return PlanJob(parts_.make_plan, *e.request, e.topology, *parts_.blobs,
-                     {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan}, misfit);
+      return PlanJob(parts_.make_plan, *e.request, Measured(e.topology), *parts_.blobs,
+                     {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan, e.job}, misfit);
     });
     if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {
       StepOnLoop(PlanFinished{job, attempt, plan, misfit});
     });
   });
+}
+
+mesh::Topology ControlLoop::Measured(mesh::Topology topology) const {
+  if (parts_.story == nullptr) return topology;
+  for (mesh::Device& device : topology.devices) {
+    if (device.profile != nullptr) device.profile = parts_.story->Measured(device.profile);
+  }
+  return topology;
 }
 
 void ControlLoop::Do(OpenWeights& effect) {

@@ -28,6 +28,7 @@
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/planning.h"
+#include "controller/run_story.h"
 #include "controller/state_dir.h"
 #include "controller/store.h"
 #include "controller/weights_sink.h"
@@ -81,6 +82,7 @@ struct ControlParts {
   std::function<Journal(const std::string& job_dir, const JournalSizes&)> load_journal =
       LoadJournal;
   PlanListener on_plan = nullptr;  // of jobs that are to run, not of plans made ahead
+  RunStory* story = nullptr;       // null: nobody wants to know what happened in steps
 };
 
 class ControlLoop {
@@ -180,6 +182,8 @@ class ControlLoop {
   // Effects that are more than one line.
   Status Do(Persist& effect);
   void Do(StartPlan& effect);
+  // With the profiles that steps have shown.
+  mesh::Topology Measured(mesh::Topology topology) const;
   void Do(OpenWeights& effect);
   void Do(FinishWeights& effect);
   void Do(CommitHere& effect);

@@ -11,6 +11,7 @@
 #include "controller/core_clients.h"
 #include "controller/core_halts.h"
 #include "controller/core_jobs.h"
+#include "controller/core_records.h"
 #include "controller/core_return.h"
 #include "controller/core_runs.h"
 #include "controller/core_snapshots.h"

@@ -10,6 +10,7 @@
 #include "controller/core_ahead.h"
 #include "controller/core_halts.h"
 #include "controller/core_last_save.h"
+#include "controller/core_records.h"
 #include "controller/core_recovery.h"
 #include "controller/core_return.h"
 #include "controller/core_snapshots.h"
@@ -181,6 +182,7 @@ struct MeshCarrier {
     const bool fills_state =
         launch.kind == LaunchKind::kRestore || launch.program == ir::kInitProgram;
     entry.was_active = entry.was_active || !fills_state;
+    TellRecorded(launched.result, core.meshes.At(gen).state(), entry, core, context);
     if (launch.snapshot) {
       NoteSnapshot(entry, launched.result, core.meshes.At(gen).state(), core, context);
     }
@@ -303,6 +305,7 @@ void GiveWork(JobEntry& job, CoreState& core, Context& context) {
   while (mesh.HasRoom()) {
     std::optional<MeshWork> work = job.run->NextWork(take);
     if (!work) break;
+    work->record = RecordedIn(work->launch, job);
     Feed(gen, MeshLaunch{*std::move(work), context.now.unix_ms}, core, context);
   }
   if (!mesh.launches.empty() || EndHalt(job, core, context) || !job.run->done()) return;

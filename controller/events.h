@@ -18,10 +18,12 @@
 #include "checkpoint/assign.h"
 #include "controller/actor_events.h"
 #include "controller/client_desk.h"
+#include "controller/driver.h"
 #include "controller/ids.h"
 #include "controller/step_lists.h"
 #include "controller/store.h"
 #include "ir/job.h"
+#include "ir/step_record.h"
 #include "mesh/topology.h"
 #include "proto/messages.h"
 
@@ -96,6 +98,12 @@ struct SaveJob {
   CallId call;
   JobId job;
 };
+// Its devices write down what they do in these steps.
+struct RecordSteps {
+  CallId call;
+  JobId job;
+  ir::StepRange steps;
+};
 // Of a worker that is listed, or was. deadline_ms: of a drain, from now.
 struct OrderWorker {
   CallId call;
@@ -165,7 +173,7 @@ using Event = std::variant<WorkerMessage, SessionClosed, SubmitJob, CancelJob, P
                            WeightsFile, CommittedHere, WriteFailed, AttachClient, AskOfClient,
                            AckOfClient, ClientGone, PlaceQueue, Tick, Shutdown, SpawnActorCall,
                            AskActorCall, StopActorCall, WatchActorCall, UnwatchActor, PauseJob,
-                           ResumeJob, SaveJob, OrderWorker, PlannedAhead>;
+                           ResumeJob, SaveJob, OrderWorker, PlannedAhead, RecordSteps>;
 
 // ---- Effects ------------------------------------------------------------------------------------
 
@@ -263,6 +271,21 @@ struct HealthChanged {
   bool stalled = false;
   std::map<int, double> slow_ranks;
 };
+// What devices wrote down of the steps of a launch, or how long a save held them up.
+struct RecordedMember {
+  std::string worker;
+  std::string host;      // whose clock its times are of
+  ir::ClockRound round;  // not complete: of a save
+  int64_t begin_ns = 0;
+  int64_t said_ns = 0;
+  std::vector<ir::StepRecord> steps;
+};
+struct StepsRecorded {
+  JobId job;
+  std::string layout;  // of the plan that it runs by
+  PlannedLaunch launch;
+  std::vector<RecordedMember> members;
+};
 // For its metrics: one more of these.
 enum class JobCount : uint8_t { kCheckpoint, kFailedCheckpoint, kRecovery };
 struct JobCounted {
@@ -273,7 +296,7 @@ struct JobCounted {
 using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
                             OpenWeights, FinishWeights, CommitHere, CheckBlobs, DiscardWeights,
                             Reply, TellClient, CloseClient, StepsDone, LogLine, JobChanged,
-                            HealthChanged, JobCounted, ActorAnswer, MakePlanAhead>;
+                            HealthChanged, JobCounted, ActorAnswer, MakePlanAhead, StepsRecorded>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -56,10 +56,11 @@ struct JobEntry {
   int64_t active_ms = 0;             // its run works since then
   // That it had before it went on with fewer devices; it returns to it (controller/core_return.h).
   std::optional<SeatedPlan> larger;
-  int returns = 0;          // to it, one soon after the other
-  bool was_active = false;  // a run of it has done work
-  Attention attention;      // empty: nothing
-  bool end_told = false;    // although the store may not have it yet
+  int returns = 0;                 // to it, one soon after the other
+  bool was_active = false;         // a run of it has done work
+  Attention attention;             // empty: nothing
+  ir::StepRange record_wish = {};  // steps that somebody wants recorded
+  bool end_told = false;           // although the store may not have it yet
 
   JobId id() const { return JobId(record.id); }
   bool ended() const { return proto::IsTerminal(record.state); }

@@ -74,19 +74,22 @@ std::vector<proto::RankTiles> TilesOf(const MeshState& mesh, const MeshMember& m
   return tiles;
 }
 
-proto::Launch LaunchOf(const MeshState& mesh, LaunchSeq seq, const PlannedLaunch& launch) {
+proto::Launch LaunchOf(const MeshState& mesh, LaunchSeq seq, const PlannedLaunch& launch,
+                       const ir::StepRange& record) {
   proto::Launch message{mesh.order.gen, seq, ProgramIndex(mesh.order.plan, launch.program),
                         launch.first_step, launch.count};
   message.snapshot = launch.snapshot;
+  message.record = record;
   return message;
 }
 
 proto::DownBody MessageOfDriver(const MeshState& mesh, const MeshMember& member, LaunchSeq seq,
-                                const PlannedLaunch& launch) {
+                                const MeshWork& work) {
+  const PlannedLaunch& launch = work.launch;
   const CheckpointOrder& order = mesh.order.checkpoints;
   switch (launch.kind) {
     case LaunchKind::kProgram:
-      return LaunchOf(mesh, seq, launch);
+      return LaunchOf(mesh, seq, launch, work.record);
     case LaunchKind::kRestore: {
       proto::RestoreState message{mesh.order.gen, seq, order.start.checkpoint, order.start.exclude};
       if (mesh.order.snapshots != nullptr) {
@@ -111,9 +114,9 @@ std::vector<proto::DownBody> LaunchMessages(const MeshState& mesh, LaunchSeq seq
   std::vector<proto::DownBody> messages;
   for (const MeshMember& member : mesh.members) {
     if (!work.client) {
-      messages.push_back(MessageOfDriver(mesh, member, seq, work.launch));
+      messages.push_back(MessageOfDriver(mesh, member, seq, work));
     } else if (const auto* call = std::get_if<proto::CallProgram>(&work.client->ask)) {
-      proto::Launch message = LaunchOf(mesh, seq, work.launch);
+      proto::Launch message = LaunchOf(mesh, seq, work.launch, work.record);
       message.fetch = call->fetch;
       message.inputs = InputsFor(mesh, member, *call, message.program);
       messages.emplace_back(std::move(message));

@@ -80,7 +80,10 @@ std::optional<LaunchResult> LaunchesUnderWay::TakeComplete() {
   if (!complete) return std::nullopt;
   LaunchResult result{std::move(front.launch), front.ask, {}, {}};
   result.reports.resize(static_cast<size_t>(result.launch.count));
-  for (auto& report : front.reports) {
+  for (size_t member = 0; member < front.reports.size(); ++member) {
+    std::optional<proto::LaunchDone>& report = front.reports[member];
+    result.recorded.push_back({member, report->round, report->begin_ns, report->round.said_ns,
+                               std::move(report->recorded)});
     for (size_t i = 0; i < result.reports.size(); ++i) {
       proto::StepReport& merged = result.reports[i];
       const proto::StepReport& of_member = report->reports[i];

@@ -116,6 +116,29 @@ void ControllerMetrics::ObserveSteps(int64_t job, const std::vector<proto::StepM
       .Set(static_cast<double>(unix_ms) / 1000.0);
 }
 
+void ControllerMetrics::SetStepFigures(const StepFigures& figures) {
+  const std::string job = std::to_string(figures.job.value());
+  const auto set_parts = [&](const char* source, double step_s,
+                             const std::map<std::string, double>& parts) {
+    registry_
+        .MakeGauge(
+            "meshwright_recorded_step_seconds",
+            "A step of the job's newest recorded ones, as measured and as its plan forecast.",
+            {{"job_id", job}, {"source", source}})
+        .Set(step_s);
+    for (const auto& [part, seconds] : parts) {
+      registry_
+          .MakeGauge("meshwright_step_part_seconds",
+                     "Parts of such a step on the mean device: compute, input, exposed "
+                     "communication and what it waits for.",
+                     {{"job_id", job}, {"part", part}, {"source", source}})
+          .Set(seconds);
+    }
+  };
+  set_parts("measured", figures.measured_s, figures.measured_parts);
+  set_parts("forecast", figures.forecast_s, figures.forecast_parts);
+}
+
 void ControllerMetrics::ObservePlan(double seconds) {
   registry_
       .MakeHistogram("meshwright_plan_seconds", "Time to plan a job, by phase.", PlanBuckets(),

@@ -9,6 +9,7 @@
 
 #include "base/metrics.h"
 #include "controller/events.h"
+#include "controller/step_figures.h"
 #include "proto/messages.h"
 
 namespace meshwright::controller {
@@ -28,6 +29,7 @@ class ControllerMetrics {
   void ObserveCommit(double seconds);
   // slow_ranks: by how much; 0: no longer.
   void SetHealth(int64_t job, bool stalled, const std::map<int, double>& slow_ranks);
+  void SetStepFigures(const StepFigures& figures);
   void Count(int64_t job, JobCount what);
   void CountFault(const std::string& kind);
   void ObserveRpc(const std::string& service, const std::string& method, StatusCode code,

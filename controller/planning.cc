@@ -13,6 +13,7 @@
 #include "checkpoint/assign.h"
 #include "controller/input_rows.h"
 #include "ir/text.h"
+#include "mesh/measured_factors.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
 #include "planner/resolve_layout.h"
@@ -114,6 +115,7 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   misfit = !made.has_value() && (made.error().code() == StatusCode::kInvalidArgument ||
                                  made.error().code() == StatusCode::kResourceExhausted);
   MW_TRY(made);
+  for (std::string& note : mesh::MeasuredNotes(topology)) made->notes.push_back(std::move(note));
   const auto kept = std::make_shared<const planner::Plan>(*std::move(made));
   const planner::Plan& plan = *kept;
   if (!plan.programs.contains(plan.main)) {
@@ -130,7 +132,10 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   SetMemory(plan, topology, planned);
   planned.peak_flops_per_s = PeakOf(plan, topology, job);
   MW_TRY(WriteFiles(plan, job, files));
-  if (files.listener) files.listener(MadePlan{files.job_dir, kept, topology});
+  if (files.listener) {
+    files.listener(MadePlan{files.job, files.job_dir, std::make_shared<const ir::JobRequest>(job),
+                            kept, topology});
+  }
   MW_TRY(StorePrograms(plan, blobs, planned));
   planned.lists = std::make_shared<const StepLists>(plan.programs);
   MW_ASSIGN_OR_RETURN(planned.graph,

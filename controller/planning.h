@@ -21,7 +21,9 @@ using PlanFunction =
 
 // A plan that a job is to run by, for who draws it.
 struct MadePlan {
+  JobId job{0};
   std::string job_dir;
+  std::shared_ptr<const ir::JobRequest> request;  // that it was made for
   std::shared_ptr<const planner::Plan> plan;
   mesh::Topology topology;
 };
@@ -32,6 +34,7 @@ struct PlanFiles {
   std::string job_dir;
   bool ahead = false;
   PlanListener listener = nullptr;  // told once the files are written
+  JobId job{0};                     // for the listener
 };
 
 // Errors: the planner's; those of writing. Sets `misfit` when it is the planner who says that the

@@ -97,7 +97,15 @@ class ServerImpl final : public ServerWithCounters {
                        dir_.get(),
                        checkpoints_.get(),
                        std::move(hooks.make_plan)};
-    parts.on_plan = options.on_plan;
+    story_ = options.story;
+    parts.story = story_.get();
+    if (story_ != nullptr) {
+      story_->Listen([this](const StepFigures& figures) { metrics_->SetStepFigures(figures); });
+    }
+    parts.on_plan = [story = story_, draw = options.on_plan](const MadePlan& made) {
+      if (story != nullptr) story->OnPlan(made);
+      if (draw) draw(made);
+    };
     loop_ = std::make_unique<ControlLoop>(core, std::move(parts));
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
@@ -106,7 +114,7 @@ class ServerImpl final : public ServerWithCounters {
         RpcServer::Start(options.bind, options.port,
                          RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
                                   options.token, options.limits, LocalSocketIn(options.state_dir),
-                                  checkpoints_.get(), options.resolve}));
+                                  checkpoints_.get(), options.resolve, story_.get()}));
     MW_TRY(StartMetrics(options));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),
@@ -124,6 +132,8 @@ class ServerImpl final : public ServerWithCounters {
 
   void Stop() override {
     if (loop_) loop_->Stop();
+    // Who asks it is answered before calls are waited for.
+    if (story_) story_->Stop();
     if (rpc_) rpc_->Shutdown();
     if (site_) site_->Stop();
     metrics_server_.reset();
@@ -201,6 +211,7 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   WeightsSink weights_;
+  std::shared_ptr<RunStory> story_;
   std::unique_ptr<ControllerMetrics> metrics_;
   std::unique_ptr<ControlLoop> loop_;
   std::unique_ptr<Site> site_;

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "controller/limits.h"
 #include "controller/planning.h"
+#include "controller/run_story.h"
 #include "controller/site.h"
 #include "proto/job_file.h"
 
@@ -41,10 +42,11 @@ struct ServerOptions {
   int64_t return_after_s = 30;
   Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
-  std::string scrape_token;    // that /metrics and the list of workers want; empty: none
-  SiteMaker make_site;         // null: metrics and health are all that is served
-  int http_threads = 16;       // callers of the HTTP server at once, streams of the site among them
-  PlanListener on_plan;        // null: nobody draws plans
+  std::string scrape_token;  // that /metrics and the list of workers want; empty: none
+  SiteMaker make_site;       // null: metrics and health are all that is served
+  int http_threads = 16;     // callers of the HTTP server at once, streams of the site among them
+  PlanListener on_plan;      // null: nobody draws plans
+  std::shared_ptr<RunStory> story;  // null: nobody asks what happened in steps
   proto::ResolveFile resolve;  // of job files that clients send as they are; null: none is taken
 };
 

@@ -8,10 +8,13 @@
 #include <map>
 #include <set>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "planner/simulate.h"
+#include "planner/trace_events.h"
 
 namespace meshwright::planner {
+
 namespace {
 
 // Behind the devices' own, which are their numbers.
@@ -34,20 +37,23 @@ std::string BesideName(const ir::Program& program) {
                      program.stage.value(), kBesideThreads + device, device);
 }
 
-std::string RunEvent(const ir::Program& program, const Span& span) {
-  const ir::Instruction& run = program.instructions[static_cast<size_t>(span.instruction)];
+}  // namespace
+
+std::string TraceRun(const ir::Program& program, int instruction, double begin_s, double end_s) {
+  const ir::Instruction& run = program.instructions.at(static_cast<size_t>(instruction));
+  MW_CHECK(run.op == ir::Opcode::kRun) << "instruction " << instruction << " is no RUN";
   const ir::Executable& executable = program.executables[run.executable.index()];
   const std::string piece = ExecutablePiece(executable);
-  const double begin_us = span.begin_s * 1e6;
+  const double begin_us = begin_s * 1e6;
   return fmt::format(
       R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
       R"("args":{{"microbatch":{},"instruction":{}}}}})",
       JsonEscape(fmt::format("{} mb={}", executable.graph->name, run.microbatch)),
       PieceCategory(piece), program.stage.value(), program.device.value(), begin_us,
-      span.end_s * 1e6 - begin_us, run.microbatch, span.instruction);
+      end_s * 1e6 - begin_us, run.microbatch, instruction);
 }
 
-void AddNames(std::span<const ir::Program> programs, std::vector<std::string>& events) {
+void AddTraceNames(std::span<const ir::Program> programs, std::vector<std::string>& events) {
   std::set<int32_t> stages;
   for (const ir::Program& program : programs) {
     const int32_t stage = program.stage.value();
@@ -64,6 +70,14 @@ void AddNames(std::span<const ir::Program> programs, std::vector<std::string>& e
         stage, program.device.value(), program.device.value()));
   }
 }
+
+std::string TraceDocument(const std::vector<std::string>& events, const std::string& other) {
+  return fmt::format("{{\"displayTimeUnit\":\"ms\",{}\"traceEvents\":[\n{}\n]}}\n",
+                     other.empty() ? "" : fmt::format("\"otherData\":{{{}}},", other),
+                     fmt::join(events, ",\n"));
+}
+
+namespace {
 
 std::string CounterEvent(const ir::Program& program, const MemorySample& sample) {
   std::string kinds;
@@ -83,9 +97,10 @@ std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulatio
   std::map<int32_t, const ir::Program*> program_of;
   for (const ir::Program& program : programs) program_of[program.device.value()] = &program;
   std::vector<std::string> events;
-  AddNames(programs, events);
+  AddTraceNames(programs, events);
   for (const Span& span : simulation.spans) {
-    events.push_back(RunEvent(*program_of.at(span.device), span));
+    events.push_back(
+        TraceRun(*program_of.at(span.device), span.instruction, span.begin_s, span.end_s));
   }
   std::set<int32_t> named;
   for (const Span& span : simulation.beside) {
@@ -98,8 +113,7 @@ std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulatio
       events.push_back(CounterEvent(programs[p], sample));
     }
   }
-  return fmt::format("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{}\n]}}\n",
-                     fmt::join(events, ",\n"));
+  return TraceDocument(events);
 }
 
 }  // namespace meshwright::planner

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/convert.h"
+#include "proto/convert_records.h"
 #include "proto/convert_snapshots.h"
 
 namespace meshwright::proto {
@@ -34,6 +35,11 @@ v1::LaunchDone Encode(const LaunchDone& m) {
   }
   for (const TensorTile& tile : m.tensors) *out.add_tensors() = Encode(tile);
   if (m.snapshot != SnapshotTaken()) Put(m.snapshot, *out.mutable_snapshot());
+  for (const ir::StepRecord& record : m.recorded) Put(record, *out.add_recorded());
+  out.set_sent_ns(m.round.sent_ns);
+  out.set_heard_ns(m.round.heard_ns);
+  out.set_said_ns(m.round.said_ns);
+  out.set_begin_ns(m.begin_ns);
   return out;
 }
 
@@ -89,6 +95,12 @@ Result<LaunchDone> Decode(const v1::LaunchDone& wire) {
     m.reports.push_back(std::move(report));
   }
   if (wire.has_snapshot()) m.snapshot = Get(wire.snapshot());
+  for (const v1::StepRecord& from : wire.recorded()) {
+    MW_ASSIGN_OR_RETURN(ir::StepRecord record, Get(from));
+    m.recorded.push_back(std::move(record));
+  }
+  m.round = {wire.sent_ns(), wire.heard_ns(), wire.said_ns(), 0};
+  m.begin_ns = wire.begin_ns();
   return m;
 }
 

@@ -129,6 +129,11 @@ void Put(const Launch& m, v1::Down& wire) {
   out.set_count(m.count);
   out.set_fetch(m.fetch);
   out.set_snapshot(m.snapshot);
+  if (m.record.count > 0) {
+    out.mutable_record()->set_first(m.record.first);
+    out.mutable_record()->set_count(m.record.count);
+  }
+  out.set_sent_ns(m.round.sent_ns);
   for (const LaunchInput& input : m.inputs) {
     v1::LaunchInput& to = *out.add_inputs();
     to.set_input(input.input);
@@ -275,6 +280,8 @@ Launch GetLaunch(const v1::Launch& wire) {
   m.count = wire.count();
   m.fetch = wire.fetch();
   m.snapshot = wire.snapshot();
+  m.record = {wire.record().first(), wire.record().count()};
+  m.round.sent_ns = wire.sent_ns();
   for (const v1::LaunchInput& input : wire.inputs()) {
     m.inputs.push_back(LaunchInput{input.input(), input.data(), input.first_row(), input.rows()});
   }

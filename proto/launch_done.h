@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "ir/step_record.h"
 #include "proto/errors.h"
 #include "proto/snapshot_messages.h"
 #include "proto/tensors.h"
@@ -37,6 +38,9 @@ struct LaunchDone {
   std::vector<StepReport> reports;       // one per step, in order; empty after an error
   std::vector<TensorTile> tensors = {};  // that this worker's devices hold, where asked for
   SnapshotTaken snapshot = {};
+  std::vector<ir::StepRecord> recorded = {};  // of its ranks, the steps that were asked for
+  ir::ClockRound round = {};                  // arrived_ns is the controller's to say
+  int64_t begin_ns = 0;                       // it came to the launch, by the worker's clock
   friend bool operator==(const LaunchDone&, const LaunchDone&) = default;
 };
 

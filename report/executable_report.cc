@@ -18,22 +18,6 @@ struct Totals {
   double seconds = 0;
 };
 
-// "einsum bsd,df->bsf + add + gelu": the ops of a fused body in order.
-std::string KernelName(const ir::Node& node) {
-  const auto named = [](ir::Op op, const ir::Attrs& attrs) {
-    const std::string equation = attrs.Str("equation");
-    return std::string(ir::OpName(op)) + (equation.empty() ? "" : " " + equation);
-  };
-  if (node.op != ir::Op::kFused) return named(node.op, node.attrs);
-  const Result<ir::FusedBody> body = ir::ParseFusedBody(node.attrs);
-  std::string text;
-  if (!body) return "fused";
-  for (const ir::FusedStep& step : body->steps) {
-    text += (text.empty() ? "" : " + ") + named(step.op, step.attrs);
-  }
-  return text;
-}
-
 std::string ResultNames(const ir::Graph& graph, const ir::Node& node) {
   std::string text;
   for (ValueId id : node.outputs) {
@@ -79,6 +63,21 @@ std::string FormatRoofs(const mesh::DeviceProfile& profile, const std::string& d
 }
 
 }  // namespace
+
+std::string KernelName(const ir::Node& node) {
+  const auto named = [](ir::Op op, const ir::Attrs& attrs) {
+    const std::string equation = attrs.Str("equation");
+    return std::string(ir::OpName(op)) + (equation.empty() ? "" : " " + equation);
+  };
+  if (node.op != ir::Op::kFused) return named(node.op, node.attrs);
+  const Result<ir::FusedBody> body = ir::ParseFusedBody(node.attrs);
+  std::string text;
+  if (!body) return "fused";
+  for (const ir::FusedStep& step : body->steps) {
+    text += (text.empty() ? "" : " + ") + named(step.op, step.attrs);
+  }
+  return text;
+}
 
 std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology) {
   const planner::CostModel model(planner::TopologyOf(plan.layout, topology));

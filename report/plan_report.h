@@ -20,6 +20,9 @@ namespace meshwright::report {
 // written, seconds by the profile of the stage's first device.
 std::string FormatExecutables(const planner::Plan& plan, const mesh::Topology& topology);
 
+// "einsum bsd,df->bsf + add + gelu": the ops of a fused body in order.
+std::string KernelName(const ir::Node& node);
+
 // What is received over every axis and class of link is of one step, all devices together.
 std::string FormatForecast(const planner::Forecast& forecast);
 

@@ -255,6 +255,19 @@ class PlanDrawer {
     DrawTimeline();
     DrawMemory();
     DrawWeights();
+    return Document();
+  }
+
+  std::string RunStep(const std::string& title) {
+    canvas_.Text(kSvgMargin, y_ += kSvgLine, plan_.layout.ToString(), "bold");
+    canvas_.Text(kSvgMargin, y_ += kSvgLine, title);
+    y_ = DrawLegend(y_, PartNames(plan_.layout), canvas_);
+    DrawTimeline();
+    return Document();
+  }
+
+ private:
+  std::string Document() const {
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
         "viewBox=\"0 0 {0} {1}\" font-family=\"monospace\" font-size=\"{2}\">\n"
@@ -262,7 +275,6 @@ class PlanDrawer {
         canvas_.width + kSvgMargin, y_ + kSvgMargin, kSvgFontSize, canvas_.body);
   }
 
- private:
   // Every device, or the first one of each stage.
   void ChooseRows() {
     std::set<int> stages;
@@ -478,6 +490,14 @@ class PlanDrawer {
 std::string PlanSvg(const planner::Plan& plan, const planner::Forecast& forecast,
                     const mesh::Topology& topology) {
   return PlanDrawer(plan, forecast, topology).Run();
+}
+
+std::string StepSvg(const planner::Plan& plan, planner::Simulation simulation,
+                    const mesh::Topology& topology, const std::string& title) {
+  planner::Forecast shown;
+  shown.step_s = simulation.makespan_s;
+  shown.simulation = std::move(simulation);
+  return PlanDrawer(plan, shown, topology).RunStep(title);
 }
 
 }  // namespace meshwright::report

@@ -20,4 +20,9 @@ namespace meshwright::report {
 std::string PlanSvg(const planner::Plan& plan, const planner::Forecast& forecast,
                     const mesh::Topology& topology);
 
+// The same of one step in time alone, as it was: a simulation that is made of records
+// (report/step_spans.h). title: a line above it.
+std::string StepSvg(const planner::Plan& plan, planner::Simulation simulation,
+                    const mesh::Topology& topology, const std::string& title);
+
 }  // namespace meshwright::report

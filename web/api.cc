@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "web/api_json.h"
 #include "web/plan_drawer.h"
+#include "web/run_stories.h"
 
 namespace meshwright::web {
 namespace {
@@ -19,6 +20,7 @@ constexpr size_t kMostJobs = 200;  // of an overview, the newest
 constexpr int64_t kMostEvents = 1000;
 constexpr int64_t kLogBytes = 256 << 10;
 constexpr int64_t kPlanBytes = 4 << 20;
+constexpr int64_t kTraceBytes = 80 << 20;
 constexpr int64_t kHourMs = 3'600'000;
 
 HttpReply ReplyWith(Result<std::string> text) {
@@ -92,6 +94,10 @@ HttpReply Api::ReadJob(const std::vector<std::string>& path, const HttpRequest& 
   if (what == "log") return ReplyWith(Log(job));
   if (what == "plan") return ReplyWith(parts_.cluster.FileEnd(job, kPlanFigures, kPlanBytes));
   if (what == "plan.svg") return Picture(parts_.cluster.FileEnd(job, kPlanPicture, kPlanBytes));
+  if (what == "timeline") return ReplyWith(parts_.cluster.FileEnd(job, kTimelineFile, kTraceBytes));
+  if (what == "parts") return ReplyWith(parts_.cluster.FileEnd(job, kPartsFile, kPlanBytes));
+  if (what == "measured.svg")
+    return Picture(parts_.cluster.FileEnd(job, kMeasuredPicture, kPlanBytes));
   if (what == "plan.txt") return Text(parts_.cluster.FileEnd(job, "plan.txt", kPlanBytes));
   if (what == "config")
     return Text(parts_.cluster.FileEnd(job, "config.resolved.toml", kPlanBytes));

@@ -197,7 +197,7 @@ Status DeviceActor::ShareMemory(collective::Fabric& fabric) const {
   return OkStatus();
 }
 
-Status DeviceActor::PostSteps(const LaunchRequest& request) {
+Status DeviceActor::PostSteps(const LaunchRequest& request, size_t most_marks) {
   MW_CHECK(request.count >= 1 && FindProgram(request.program) != nullptr)
       << "rank " << rank() << ": " << request.count << " steps of '" << request.program << "'";
   Steps steps;
@@ -208,6 +208,15 @@ Status DeviceActor::PostSteps(const LaunchRequest& request) {
   steps.record.seconds.assign(count, 0);
   steps.record.waited_ns.assign(count, 0);
   steps.record.values.assign(count * steps.record.report_count, 0);
+  const ir::StepRange recorded =
+      request.record.And({request.first_step, static_cast<int64_t>(count)});
+  for (int64_t step = recorded.first; step < recorded.end(); ++step) {
+    ir::StepRecord& record = steps.record.recorded.emplace_back();
+    record.rank = rank();
+    record.program = request.program;
+    record.step = step;
+    record.marks.reserve(std::min(most_marks, steps.program->marks()));
+  }
   return Post(std::move(steps));
 }
 
@@ -233,7 +242,11 @@ Status DeviceActor::RunSteps(Steps& steps) {
     const Clock::time_point start = Clock::now();
     context.step = steps.first_step + static_cast<int64_t>(i);
     counter_.Enter(rank(), steps.program->program().name, context.step);
+    const auto recorded = std::find_if(record.recorded.begin(), record.recorded.end(),
+                                       [&](const auto& of) { return of.step == context.step; });
+    if (recorded != record.recorded.end()) counter_.recorder().Begin(*recorded);
     const Status ran = steps.program->RunStep(context, cause_, counter_);
+    counter_.recorder().End();
     counter_.Leave();
     MW_TRY(ran);
     steps.program->ReadReports(

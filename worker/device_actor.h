@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct LaunchRecord {
   std::vector<int64_t> waited_ns;  // of these, for others
   std::vector<double> values;      // per step, per report
   size_t report_count = 0;
+  std::vector<ir::StepRecord> recorded;  // its marks have their room
 
   // Seconds, per step, but for what it waited.
   std::vector<double> BusySeconds() const;
@@ -87,8 +89,9 @@ class DeviceActor {
   // Pins the thread, allocates the memory, resolves all programs and records what a GPU replays.
   // Errors, of both: kResourceExhausted when the mailbox is full; nothing was posted.
   Status PostAllocate();
-  // REQUIRES a program of this name. Steps first_step ... first_step + count - 1.
-  Status PostSteps(const LaunchRequest& request);
+  // REQUIRES a program of this name. Steps first_step ... first_step + count - 1. most_marks: that
+  // are written down of a step that is to be recorded.
+  Status PostSteps(const LaunchRequest& request, size_t most_marks = 0);
   // Those of its rank. What fails is the answer of Wait, and no cause of the mesh.
   void PostCopies(const std::vector<PersistentCopy>& copies);
   // Blocks until all that was posted is done; the first failure since the last Wait. Every order
@@ -103,6 +106,9 @@ class DeviceActor {
   std::vector<double> busy_seconds() const {
     return device_.kind() == device::Kind::kCuda ? std::vector<double>() : last_.BusySeconds();
   }
+
+  // Of the last launch, behind Wait: the steps that were to be recorded. Again: nothing.
+  std::vector<ir::StepRecord> TakeRecorded() { return std::exchange(last_.recorded, {}); }
 
   // Appends this device's blocks of what the program gave out in its last step. Errors: kNotFound
   // without the program; the device's.

@@ -18,6 +18,7 @@
 #include "ir/program.h"
 #include "worker/mesh_record.h"
 #include "worker/runtime.h"
+#include "worker/step_recorder.h"
 
 namespace meshwright::worker {
 
@@ -34,8 +35,12 @@ class InstructionCounter {
     if (mark_ != nullptr) mark_->Leave();
   }
   void At(size_t instruction) {
+    at_ = static_cast<int64_t>(instruction);
     if (mark_ != nullptr) mark_->At(static_cast<int64_t>(instruction));
   }
+  // Of the instruction that it is at: the node, or with StepMark::kWhole all of it, has ended.
+  void Passed(int32_t node) { recorder_.Mark(at_, node); }
+  StepRecorder& recorder() { return recorder_; }
   void Count(ir::Opcode op) {
     std::atomic<int64_t>& count = counts_[static_cast<size_t>(op)];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -57,6 +62,8 @@ class InstructionCounter {
  private:
   std::array<std::atomic<int64_t>, ir::kOpcodeCount> counts_{};
   DeviceMark* mark_ = nullptr;
+  StepRecorder recorder_;
+  int64_t at_ = 0;
   int64_t met_ns_ = 0;
   int64_t waited_ns_ = 0;
 };

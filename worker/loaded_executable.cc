@@ -252,6 +252,7 @@ Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,
     const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
     const Status status = RunNode(node, operands, results, call, context, counter);
     if (!status.ok()) return status.WithContext(NodeName(node));
+    counter.Passed(node.ids[0].value());
     if (context.observer != nullptr) {
       const std::chrono::duration<double> taken = Clock::now() - start;
       context.observer->OnNode(*graph_, node.ids[0], taken.count());

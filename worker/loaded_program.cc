@@ -206,7 +206,10 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
     const bool computes = tiers_ != nullptr && !ir::IsTierCopy(steps_[i].op);
-    if (computes) tiers_->Await(i);
+    if (computes) {
+      tiers_->Await(i);
+      counter.Passed(ir::StepMark::kAwaited);
+    }
     const Status status = RunInstruction(steps_[i], run_context, cause, counter);
     if (!status.ok()) {
       if (!cause.stopped()) {
@@ -215,9 +218,19 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
       return cause.status();
     }
     if (computes) tiers_->Passed(i);
+    counter.Passed(ir::StepMark::kWhole);
     counter.Count(steps_[i].op);
   }
   return OkStatus();
+}
+
+size_t LoadedProgram::marks() const {
+  size_t marks = 0;
+  for (const Step& step : steps_) {
+    marks += tiers_ != nullptr ? 2 : 1;
+    if (step.op == ir::Opcode::kRun) marks += step.executable->nodes().size();
+  }
+  return marks;
 }
 
 Status LoadedProgram::RunLanes(const ops::RunContext& context, FirstCause& cause,

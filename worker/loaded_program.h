@@ -60,6 +60,10 @@ class LoadedProgram {
   // program().reports.size().
   void ReadReports(std::span<double> values) const;
 
+  // That a step makes where it is recorded (worker/step_recorder.h); a GPU makes none. REQUIRES
+  // that it is resolved.
+  size_t marks() const;
+
   // Null on CPUs.
   const QueuedStep* queued() const { return queued_.get(); }
 

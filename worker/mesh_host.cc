@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
@@ -101,6 +102,9 @@ void MeshHost::Take(proto::DownBody message) {
     return Abort(abort->cause.ToStatus());
   }
   if (std::holds_alternative<proto::ReleaseMesh>(message)) return Release();
+  if (auto* launch = std::get_if<proto::Launch>(&message)) {
+    launch->round.heard_ns = SystemClock().NowNs();
+  }
   std::visit(
       [this](auto& body) {
         if constexpr (requires { On(body); }) Offer(std::move(body));
@@ -146,8 +150,10 @@ void MeshHost::On(const proto::Connect& message) {
 }
 
 void MeshHost::On(const proto::Launch& message) {
-  RunInOrder(message.launch_seq, "the launch",
-             [&](proto::LaunchDone& done) { return LaunchOnThread(message, done); });
+  RunInOrder(message.launch_seq, "the launch", [&](proto::LaunchDone& done) {
+    done.round = message.round;
+    return LaunchOnThread(message, done);
+  });
 }
 
 void MeshHost::On(const proto::ReadTensors& message) {
@@ -344,12 +350,14 @@ void MeshHost::RunInOrder(LaunchSeq launch_seq, const char* what,
   }
   last_seq_ = seq;
   proto::LaunchDone done{mesh_gen_, launch_seq, {}, {}, {}};
+  done.begin_ns = SystemClock().NowNs();
   const Status status = Guarded(what, [&] { return work(done); });
   done.error = Error(ErrorKind::kStepFailed, status);
   if (!done.error.ok()) {
     done.reports.clear();
     done.tensors.clear();
   }
+  done.round.said_ns = SystemClock().NowNs();
   Say(std::move(done));
   CheckDevices(status);
 }
@@ -366,12 +374,14 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
   }
   const std::string& program = programs_[message.program];
   MW_TRY(StageInputs(message));
-  MW_ASSIGN_OR_RETURN(auto steps, runtime_->Launch({program, message.first_step, message.count}));
+  MW_ASSIGN_OR_RETURN(
+      auto steps, runtime_->Launch({program, message.first_step, message.count, message.record}));
   feed_->Clear();
   for (StepReport& step : steps) {
     done.reports.push_back(proto::StepReport{step.step, step.seconds, std::move(step.values), {}});
   }
   PutBusy(runtime_->Busy(), done.reports);
+  done.recorded = runtime_->TakeRecorded();
   if (message.fetch) {
     MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));
   }

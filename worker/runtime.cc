@@ -20,6 +20,9 @@
 namespace meshwright::worker {
 namespace {
 
+// Of a launch: about a mebibyte on the wire (proto/convert_records.cc).
+constexpr size_t kMostMarks = 200'000;
+
 // Options against themselves, before anything is made.
 Status CheckOptions(const RuntimeOptions& options) {
   const std::vector<int>& local = options.fabric.local_ranks;
@@ -194,9 +197,13 @@ class LocalRuntime final : public JobRuntime {
 
   Result<std::vector<StepReport>> Launch(const LaunchRequest& request) override {
     MW_TRY(CheckLaunch(request));
+    const auto recorded = request.record.And({request.first_step, request.count}).count;
+    const size_t marks =
+        kMostMarks / (actors_.size() * static_cast<size_t>(std::max<int64_t>(recorded, 1)));
     for (const auto& actor : actors_) {
       // The others must not wait for one that has no room.
-      if (const Status posted = actor->PostSteps(request); !posted.ok()) cause_.Record(posted);
+      const Status posted = actor->PostSteps(request, marks);
+      if (!posted.ok()) cause_.Record(posted);
     }
     if (!WaitAll().ok()) return Fail(cause_.status());
     return CollectReports(request, actors_);
@@ -205,6 +212,14 @@ class LocalRuntime final : public JobRuntime {
   std::vector<RankBusy> Busy() const override {
     std::vector<RankBusy> all;
     for (const auto& actor : actors_) all.push_back({actor->rank(), actor->busy_seconds()});
+    return all;
+  }
+
+  std::vector<ir::StepRecord> TakeRecorded() override {
+    std::vector<ir::StepRecord> all;
+    for (const auto& actor : actors_) {
+      for (ir::StepRecord& record : actor->TakeRecorded()) all.push_back(std::move(record));
+    }
     return all;
   }
 

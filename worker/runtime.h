@@ -31,6 +31,7 @@
 #include "collective/nccl/fabric.h"
 #include "device/cuda/driver.h"
 #include "ir/program.h"
+#include "ir/step_record.h"
 #include "ops/cuda/toolkit.h"
 #include "ops/kernel.h"
 #include "worker/mesh_record.h"
@@ -87,6 +88,7 @@ struct LaunchRequest {
   std::string program;  // its name: "init", "step"
   int64_t first_step = 0;
   int64_t count = 1;
+  ir::StepRange record = {};  // of these steps, what devices do in them is written down
 };
 
 // A device's block of a tensor that a program gives out.
@@ -143,6 +145,10 @@ class JobRuntime {
 
   // Of the last launch that went well, of all local devices; no seconds: it is not known.
   virtual std::vector<RankBusy> Busy() const = 0;
+
+  // Of the last launch that went well: its steps that were to be recorded, rank by rank. Again:
+  // nothing. Of a GPU only begin and end are known.
+  virtual std::vector<ir::StepRecord> TakeRecorded() = 0;
 
   // What the local devices hold of the tensors that the program gave out in its last step. Errors:
   // kNotFound: there is no such program.

@@ -28,6 +28,8 @@ namespace {
 // Uploads get a minute plus the time at 20 MB/s.
 constexpr int64_t kUploadBaseMs = 60'000;
 constexpr int64_t kUploadBytesPerMs = 20'000;
+// What to try is planned for a story.
+constexpr int64_t kStoryMs = 60'000;
 
 void WaitFor(int64_t ms) {
   Mutex mutex;
@@ -83,6 +85,14 @@ struct OrderCall {
   grpc::Status operator()(const ResumeOrder& order) const {
     v1::ResumeReply reply;
     return jobs.Resume(&context, OfJob(order.job_id), &reply);
+  }
+  grpc::Status operator()(const RecordOrder& order) const {
+    v1::RecordRequest request;
+    request.set_job_id(order.job_id);
+    request.mutable_steps()->set_first(order.steps.first);
+    request.mutable_steps()->set_count(order.steps.count);
+    v1::RecordReply reply;
+    return jobs.Record(&context, request, &reply);
   }
   grpc::Status operator()(const OfWorkerOrder& order) const {
     v1::OrderWorkerRequest request;
@@ -221,6 +231,22 @@ class GrpcClient final : public Client {
       lines.insert(lines.end(), chunk.lines().begin(), chunk.lines().end());
     MW_TRY(Explain(stream->Finish(), timeout_ms_));
     return lines;
+  }
+
+  Result<std::string> Story(const StoryAsk& ask) override {
+    grpc::ClientContext context;
+    Prepare(context, std::max<int64_t>(timeout_ms_, kStoryMs));
+    v1::StoryRequest request;
+    request.set_job_id(ask.job_id);
+    request.mutable_steps()->set_first(ask.steps.first);
+    request.mutable_steps()->set_count(ask.steps.count);
+    request.set_form(static_cast<v1::StoryForm>(ask.form));
+    const auto stream = jobs_->Story(&context, request);
+    std::string text;
+    v1::StoryChunk chunk;
+    while (stream->Read(&chunk)) text += chunk.text();
+    MW_TRY(Explain(stream->Finish(), timeout_ms_));
+    return text;
   }
 
   Result<std::vector<WorkerInfo>> Workers() override {

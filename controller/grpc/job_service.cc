@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "controller/grpc/interact_reactor.h"
 #include "controller/grpc/listing.h"
+#include "controller/grpc/story_reactor.h"
 #include "controller/grpc/submit_check.h"
 #include "controller/grpc/watch_reactor.h"
+#include "mesh/device_profile.h"
 #include "proto/convert.h"
 
 namespace meshwright::controller {
@@ -26,6 +29,17 @@ OrderWorker DecodeOrder(const v1::OrderWorkerRequest& request) {
   const bool known = v1::WorkerOrder_IsValid(order);
   return {CallId(0), request.name(), static_cast<proto::WorkerOrder>(known ? order : 0),
           request.deadline_ms()};
+}
+
+// The text of a profile, as steps have shown the device: who plans for the cluster plans as the
+// controller does.
+std::string AsMeasured(const std::string& text, RunStory* story) {
+  if (story == nullptr || text.empty()) return text;
+  auto profile = mesh::ParseDeviceProfile(text);
+  if (!profile.has_value()) return text;
+  const auto registered = std::make_shared<const mesh::DeviceProfile>(*std::move(profile));
+  const mesh::SharedProfile measured = story->Measured(registered);
+  return measured == registered ? text : mesh::FormatDeviceProfile(*measured);
 }
 
 }  // namespace
@@ -70,7 +84,24 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
             answer);
       });
   AddReading();
+  AddStories();
   AddSessions();
+}
+
+void JobServiceImpl::AddStories() {
+  AddUnary<v1::RecordRequest, v1::RecordReply>(
+      "/meshwright.v1.JobService/Record", "job", "record",
+      [this](const v1::RecordRequest& request, v1::RecordReply&, auto answer) {
+        const ir::StepRange steps{request.steps().first(), request.steps().count()};
+        parts_.loop->Order(
+            [job = JobId(request.job_id()), steps](CallId call) {
+              return RecordSteps{call, job, steps};
+            },
+            answer);
+      });
+  AddStream<v1::StoryRequest, v1::StoryChunk>(
+      "/meshwright.v1.JobService/Story",
+      [this](auto* context) { return MakeStoryReactor(*context, parts_); });
 }
 
 void JobServiceImpl::AddReading() {
@@ -147,11 +178,14 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
   AddUnary<v1::WorkersRequest, v1::WorkersReply>(
       "/meshwright.v1.AdminService/Workers", "admin", "workers",
       [this](const v1::WorkersRequest& request, v1::WorkersReply& reply, auto answer) {
-        parts_.loop->Workers(
-            [&request, &reply, answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
-              if (workers.has_value()) FillWorkers(*workers, request, reply);
-              answer(internal::ToStatus(workers));
-            });
+        parts_.loop->Workers([this, &request, &reply,
+                              answer](const Result<std::vector<proto::WorkerInfo>>& workers) {
+          if (workers.has_value()) FillWorkers(*workers, request, reply);
+          for (v1::WorkerInfo& worker : *reply.mutable_workers()) {
+            worker.set_device_profile(AsMeasured(worker.device_profile(), parts_.story));
+          }
+          answer(internal::ToStatus(workers));
+        });
       });
   AddUnary<v1::OrderWorkerRequest, v1::OrderWorkerReply>(
       "/meshwright.v1.AdminService/OrderWorker", "admin", "order_worker",

@@ -12,6 +12,7 @@ class JobServiceImpl final : public LateService {
 
  private:
   void AddReading();
+  void AddStories();
   void AddSessions();
 };
 

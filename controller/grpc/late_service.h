@@ -35,6 +35,7 @@ struct CallParts {
   std::string token;
   CallDeadlines* deadlines = nullptr;
   Limits limits;
+  RunStory* story = nullptr;  // null: nobody knows what happened in steps
 };
 
 // One request, one reply. `body` answers exactly once, on any thread; request and reply stay until

@@ -89,8 +89,8 @@ class GrpcServer final : public RpcServer {
 
  private:
   CallParts Calls(const RpcParts& parts) {
-    return CallParts{parts.loop,  parts.blobs, parts.metrics,
-                     parts.token, &deadlines_, parts.limits};
+    return CallParts{parts.loop,  parts.blobs,  parts.metrics, parts.token,
+                     &deadlines_, parts.limits, parts.story};
   }
 
   // The port is enough where the file system has no sockets.

@@ -32,6 +32,7 @@ struct RpcParts {
   std::string local_path;
   CheckpointStore* checkpoints = nullptr;
   proto::ResolveFile resolve;  // null: job files are refused
+  RunStory* story = nullptr;   // null: nobody knows what happened in steps
 };
 
 class RpcServer {

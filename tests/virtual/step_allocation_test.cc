@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
+#include "report/recorded_run.h"
 #include "tests/virtual/tiny_models.h"
 #include "tests/virtual/virtual_cluster.h"
 
@@ -62,6 +64,18 @@ struct Layout {
   bool compile;
 };
 
+// One for each instruction, and one for each node of its RUNs.
+size_t MarksOf(const ir::Program& program) {
+  size_t marks = program.instructions.size();
+  for (const ir::Instruction& run : program.instructions) {
+    if (run.op != ir::Opcode::kRun) continue;
+    for (const ir::Node& node : program.executables[run.executable.index()].graph->nodes) {
+      marks += node.op == ir::Op::kInput ? 0 : 1;
+    }
+  }
+  return marks;
+}
+
 // Allocations of the devices in steps 3 and later.
 int64_t AllocationsOf(const Layout& layout) {
   TinyOptions options;
@@ -82,8 +96,20 @@ int64_t AllocationsOf(const Layout& layout) {
   EXPECT_TRUE((*cluster)->Train(0, 3));  // what threads set up once
   const int64_t before = allocations.load();
   EXPECT_GT(before, 0) << "nothing is counted";
-  EXPECT_TRUE((*cluster)->Train(3, 6));
-  return allocations.load() - before;
+  // Also while they write down what they do: the room for that is taken before, by this thread.
+  worker::JobRuntime& runtime = (*cluster)->runtime();
+  EXPECT_TRUE(runtime.Launch({"step", 3, 6, {4, 4}}));
+  const int64_t made = allocations.load() - before;
+  const std::vector<ir::StepRecord> records = runtime.TakeRecorded();
+  EXPECT_EQ(records.size(), 4u * (*cluster)->plan().Main().size());
+  for (const ir::StepRecord& record : records) {
+    EXPECT_GE(record.step, 4);
+    EXPECT_EQ(record.left_out, 0);
+    const ir::Program& program = (*cluster)->plan().Main()[static_cast<size_t>(record.rank)];
+    EXPECT_TRUE(report::CheckRecord(program, record).ok()) << report::CheckRecord(program, record);
+    EXPECT_EQ(record.marks.size(), MarksOf(program));
+  }
+  return made;
 }
 
 TEST(StepAllocation, DevicesAllocateNothing) {

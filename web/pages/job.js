@@ -190,12 +190,16 @@ export class Job {
   makePlan() {
     this.figures = h('dl', {class: 'stats'});
     this.picture = h('div', {class: 'picture', tabindex: 0, role: 'region', 'aria-label': 'Stages and devices over time, as forecast'});
+    this.measured = h('div', {class: 'picture', tabindex: 0, role: 'region', 'aria-label': 'Stages and devices over time, as measured'});
+    this.parts = h('div', {class: 'scroll'});
     this.stages = h('div', {class: 'scroll'});
     this.shardings = h('div', {class: 'scroll tall'});
     this.notes = h('ul', {class: 'notes'});
     this.find = h('input', {type: 'search', placeholder: 'weight', 'aria-label': 'Weights to show', oninput: () => this.showShardings()});
     this.body.append(this.figures, h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'Stages and devices over time, as forecast'),
       h('a', {class: 'more', href: `/api/v1/jobs/${this.id}/plan.svg`}, 'picture alone')), this.picture),
+      this.happened = h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'The same as measured'),
+        h('a', {class: 'more', href: `/api/v1/jobs/${this.id}/timeline`, download: `job-${this.id}-timeline.json`}, 'trace for Perfetto')), this.measured, this.parts),
       h('div', {class: 'halves'}, card('Stages', this.stages), card('Why', this.notes,
         h('p', {class: 'hint'}, 'What every other choice would have cost: ', h('code', {}, 'meshwright plan explain JOB.toml WEIGHT')))),
       h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'How weights are split'), this.find), this.shardings));
@@ -212,6 +216,7 @@ export class Job {
     this.rows = curve ? curve.rows.map((row) => Object.fromEntries(curve.columns.map((name, i) => [name, row[i]]))) : [];
     this.showFigures();
     this.picture.replaceChildren(h('img', {src: `/api/v1/jobs/${this.id}/plan.svg`, alt: `Plan of job ${this.id}: ${this.plan.layout.text}; ${this.plan.stages.length} stages; the tables below say the same.`}));
+    this.showMeasured(await get(`jobs/${this.id}/parts`).catch(() => null));
     const {stages, memory} = this.plan;
     this.stages.replaceChildren(tableOf(['Stage', 'Layers', 'Devices', 'Mesh', 'Fullest device'], stages.map((stage) => {
       const own = memory.filter((device) => device.stage === stage.stage);
@@ -223,6 +228,19 @@ export class Job {
     })));
     this.notes.replaceChildren(...(this.plan.notes.length ? this.plan.notes : ['The plan is as it was asked for: nothing fell back.']).map((note) => h('li', {}, note)));
     this.showShardings();
+  }
+
+  // Parts of a step on the mean device, beside the forecast.
+  showMeasured(parts) {
+    if (!parts) {
+      this.measured.replaceChildren(h('p', {class: 'empty'}, 'No step has been recorded yet: the second to the fourth step of a run are.'));
+      return;
+    }
+    const total = (of) => Object.values(of).reduce((sum, value) => sum + value, 0);
+    this.measured.replaceChildren(h('img', {src: `/api/v1/jobs/${this.id}/measured.svg?of=${parts.first_step}`, alt: `A step of job ${this.id} as measured: ${seconds(total(parts.measured))}, forecast ${seconds(total(parts.forecast))}; the table below says the same.`}));
+    const rows = Object.keys(parts.measured).filter((name) => parts.measured[name] > 0 || parts.forecast[name] > 0);
+    this.parts.replaceChildren(tableOf(['Part of a step', 'Measured', 'Forecast'], [...rows.map((name) => [name.replace('_s', ''), seconds(parts.measured[name]), seconds(parts.forecast[name])]),
+      ['all', seconds(total(parts.measured)), seconds(total(parts.forecast))]]));
   }
 
   showFigures() {

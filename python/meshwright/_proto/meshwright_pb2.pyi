@@ -43,6 +43,11 @@ JOB_STATE_RUNNING: JobState
 JOB_STATE_STARTING: JobState
 JOB_STATE_SUCCEEDED: JobState
 JOB_STATE_UNSPECIFIED: JobState
+STORY_FORM_TABLE: StoryForm
+STORY_FORM_TABLE_JSON: StoryForm
+STORY_FORM_TRACE: StoryForm
+STORY_FORM_WHY: StoryForm
+STORY_FORM_WHY_JSON: StoryForm
 TOLD_PROGRAM: ToldKind
 TOLD_READ: ToldKind
 TOLD_RESTORE: ToldKind
@@ -728,7 +733,7 @@ class JobUpdate(_message.Message):
     def __init__(self, info: _Optional[_Union[JobInfo, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[StepMetrics, _Mapping]]] = ..., log_lines: _Optional[_Iterable[str]] = ..., next_step_record: _Optional[int] = ..., next_log_line: _Optional[int] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ["count", "fetch", "first_step", "inputs", "launch_seq", "mesh_gen", "program", "snapshot"]
+    __slots__ = ["count", "fetch", "first_step", "inputs", "launch_seq", "mesh_gen", "program", "record", "sent_ns", "snapshot"]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
@@ -736,6 +741,8 @@ class Launch(_message.Message):
     LAUNCH_SEQ_FIELD_NUMBER: _ClassVar[int]
     MESH_GEN_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     count: int
     fetch: bool
@@ -744,24 +751,36 @@ class Launch(_message.Message):
     launch_seq: int
     mesh_gen: int
     program: int
+    record: StepRange
+    sent_ns: int
     snapshot: bool
-    def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., first_step: _Optional[int] = ..., count: _Optional[int] = ..., program: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[LaunchInput, _Mapping]]] = ..., fetch: bool = ..., snapshot: bool = ...) -> None: ...
+    def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., first_step: _Optional[int] = ..., count: _Optional[int] = ..., program: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[LaunchInput, _Mapping]]] = ..., fetch: bool = ..., snapshot: bool = ..., record: _Optional[_Union[StepRange, _Mapping]] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class LaunchDone(_message.Message):
-    __slots__ = ["error", "launch_seq", "mesh_gen", "reports", "snapshot", "tensors"]
+    __slots__ = ["begin_ns", "error", "heard_ns", "launch_seq", "mesh_gen", "recorded", "reports", "said_ns", "sent_ns", "snapshot", "tensors"]
+    BEGIN_NS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    HEARD_NS_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_SEQ_FIELD_NUMBER: _ClassVar[int]
     MESH_GEN_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    SAID_NS_FIELD_NUMBER: _ClassVar[int]
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
+    begin_ns: int
     error: RuntimeError
+    heard_ns: int
     launch_seq: int
     mesh_gen: int
+    recorded: _containers.RepeatedCompositeFieldContainer[StepRecord]
     reports: _containers.RepeatedCompositeFieldContainer[StepReport]
+    said_ns: int
+    sent_ns: int
     snapshot: SnapshotTaken
     tensors: _containers.RepeatedCompositeFieldContainer[TensorTile]
-    def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., error: _Optional[_Union[RuntimeError, _Mapping]] = ..., reports: _Optional[_Iterable[_Union[StepReport, _Mapping]]] = ..., tensors: _Optional[_Iterable[_Union[TensorTile, _Mapping]]] = ..., snapshot: _Optional[_Union[SnapshotTaken, _Mapping]] = ...) -> None: ...
+    def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., error: _Optional[_Union[RuntimeError, _Mapping]] = ..., reports: _Optional[_Iterable[_Union[StepReport, _Mapping]]] = ..., tensors: _Optional[_Iterable[_Union[TensorTile, _Mapping]]] = ..., snapshot: _Optional[_Union[SnapshotTaken, _Mapping]] = ..., recorded: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., sent_ns: _Optional[int] = ..., heard_ns: _Optional[int] = ..., said_ns: _Optional[int] = ..., begin_ns: _Optional[int] = ...) -> None: ...
 
 class LaunchInput(_message.Message):
     __slots__ = ["data", "first_row", "input", "rows"]
@@ -1129,6 +1148,18 @@ class ReadTensors(_message.Message):
     ranks: _containers.RepeatedCompositeFieldContainer[RankTiles]
     def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankTiles, _Mapping]]] = ...) -> None: ...
 
+class RecordReply(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class RecordRequest(_message.Message):
+    __slots__ = ["job_id", "steps"]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    steps: StepRange
+    def __init__(self, job_id: _Optional[int] = ..., steps: _Optional[_Union[StepRange, _Mapping]] = ...) -> None: ...
+
 class Register(_message.Message):
     __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "host_cores", "host_id", "incarnation", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "protocol_major", "protocol_minor", "threads_per_device", "version"]
     ACTOR_TYPES_FIELD_NUMBER: _ClassVar[int]
@@ -1484,6 +1515,38 @@ class StepMetrics(_message.Message):
     values: _containers.ScalarMap[str, float]
     def __init__(self, step: _Optional[int] = ..., loss: _Optional[float] = ..., grad_norm: _Optional[float] = ..., lr: _Optional[float] = ..., tokens: _Optional[float] = ..., seconds: _Optional[float] = ..., validation_loss: _Optional[float] = ..., values: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
+class StepRange(_message.Message):
+    __slots__ = ["count", "first"]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    first: int
+    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class StepRecord(_message.Message):
+    __slots__ = ["begin_ns", "end_ns", "instruction", "lane", "left_out", "node", "ns", "program", "rank", "step"]
+    BEGIN_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NS_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    begin_ns: int
+    end_ns: int
+    instruction: _containers.RepeatedScalarFieldContainer[int]
+    lane: int
+    left_out: int
+    node: _containers.RepeatedScalarFieldContainer[int]
+    ns: _containers.RepeatedScalarFieldContainer[int]
+    program: str
+    rank: int
+    step: int
+    def __init__(self, rank: _Optional[int] = ..., lane: _Optional[int] = ..., program: _Optional[str] = ..., step: _Optional[int] = ..., begin_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., left_out: _Optional[int] = ..., instruction: _Optional[_Iterable[int]] = ..., node: _Optional[_Iterable[int]] = ..., ns: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class StepReport(_message.Message):
     __slots__ = ["busy", "seconds", "step", "values"]
     class ValuesEntry(_message.Message):
@@ -1520,6 +1583,22 @@ class StopHostActor(_message.Message):
     id: int
     ref: HostActorRef
     def __init__(self, id: _Optional[int] = ..., ref: _Optional[_Union[HostActorRef, _Mapping]] = ...) -> None: ...
+
+class StoryChunk(_message.Message):
+    __slots__ = ["text"]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: bytes
+    def __init__(self, text: _Optional[bytes] = ...) -> None: ...
+
+class StoryRequest(_message.Message):
+    __slots__ = ["form", "job_id", "steps"]
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    form: StoryForm
+    job_id: int
+    steps: StepRange
+    def __init__(self, job_id: _Optional[int] = ..., steps: _Optional[_Union[StepRange, _Mapping]] = ..., form: _Optional[_Union[StoryForm, str]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ["job_id"]
@@ -1782,6 +1861,9 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class ActorFate(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class StoryForm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class WorkerOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

@@ -282,6 +282,7 @@ class FakeClient final : public client::Client {
   Result<std::vector<client::WorkerInfo>> Workers() override {
     return std::vector<client::WorkerInfo>();
   }
+  Result<std::string> Story(const client::StoryAsk&) override { return std::string(); }
 
  private:
   const Result<client::JobInfo> end_;

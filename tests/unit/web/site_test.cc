@@ -43,10 +43,11 @@ class SiteTest : public testing::Test {
     cluster_->AddWorker("w0", 2, 1);
     cluster_->state.device_jobs["w0"] = {7, 0};
     cluster_->events = {{5, 7, "job 7 runs"}, {6, 0, "w0 joined"}};
-    cluster_->files = {{"7/plan.json", "{\"fits\":true}"},
-                       {"7/plan.svg", "<svg/>"},
-                       {"7/job.log", "one\ntwo\n"},
-                       {"7/config.resolved.toml", "[model]\n"}};
+    cluster_->files = {
+        {"7/plan.json", "{\"fits\":true}"},     {"7/plan.svg", "<svg/>"},
+        {"7/measured.svg", "<svg/>"},           {"7/timeline.json", "{\"traceEvents\":[]}"},
+        {"7/parts.json", "{\"first_step\":2}"}, {"7/job.log", "one\ntwo\n"},
+        {"7/config.resolved.toml", "[model]\n"}};
     SiteOptions options;
     options.access = access_;
     options.feed.viewers = 2;

@@ -1,0 +1,325 @@
+#include "web/run_stories.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/executor.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/text.h"
+#include "mesh/measured_factors.h"
+#include "report/plan_svg.h"
+#include "report/recorded_run.h"
+#include "report/step_spans.h"
+#include "report/step_trace.h"
+#include "report/why.h"
+
+namespace meshwright::web {
+namespace {
+
+using controller::StepFigures;
+using controller::StoryForm;
+using controller::StoryQuestion;
+
+constexpr double kSecondsPerNs = 1e-9;
+
+// A job's plan and what came of it.
+struct Story {
+  JobId job{0};
+  controller::MadePlan made;
+  std::string layout;
+  planner::Forecast forecast;
+  report::RecordedRun run;
+
+  size_t instructions() const {
+    size_t count = 0;
+    for (const ir::Program& program : made.plan->Main()) count += program.instructions.size();
+    return count;
+  }
+};
+
+// Seconds that devices stood still, per step.
+void SetCheckpoints(const std::vector<report::RecordedSave>& saves, report::WhyFigures& figures) {
+  std::map<int64_t, std::pair<double, int>> by_step;
+  for (const report::RecordedSave& save : saves) {
+    auto& [seconds, members] = by_step[save.step];
+    seconds += static_cast<double>(save.end_ns - save.begin_ns) * kSecondsPerNs;
+    ++members;
+  }
+  if (by_step.empty()) return;
+  double all_s = 0;
+  for (const auto& [step, sum] : by_step) all_s += sum.first / sum.second;
+  figures.saves = static_cast<int64_t>(by_step.size());
+  const int64_t last = by_step.rbegin()->first, first = by_step.begin()->first;
+  // Of the first one nobody knows how many steps it is for, but where it is the only one.
+  const double steps = figures.saves == 1 ? static_cast<double>(last)
+                                          : static_cast<double>(last - first) *
+                                                static_cast<double>(figures.saves) /
+                                                static_cast<double>(figures.saves - 1);
+  figures.checkpoint_s = all_s / std::max(1.0, steps);
+}
+
+// What times of two hosts may be wrong by against each other.
+int64_t ClockError(const std::map<std::string, report::HostClock>& clocks) {
+  if (clocks.size() < 2) return 0;
+  std::vector<int64_t> errors;
+  for (const auto& [host, clock] : clocks) errors.push_back(clock.error_ns);
+  std::sort(errors.rbegin(), errors.rend());
+  return errors[0] + errors[1];
+}
+
+std::map<std::string, double> NamedParts(const report::StepParts& parts) {
+  std::map<std::string, double> named;
+  for (size_t p = 0; p < report::kStepPartCount; ++p) {
+    named[std::string(report::StepPartName(static_cast<report::StepPart>(p)))] = parts.seconds[p];
+  }
+  return named;
+}
+
+class RunStories final : public controller::RunStory {
+ public:
+  RunStories(StoryOptions options, const Clock& clock)
+      : options_(std::move(options)), clock_(clock) {
+    if (options_.factors_path.empty() || !FileExists(options_.factors_path)) return;
+    auto text = ReadFile(options_.factors_path);
+    auto factors = text.has_value() ? mesh::ParseFactors(*text)
+                                    : Result<mesh::FactorsByDevice>(Fail(text.error()));
+    if (factors.has_value()) {
+      const MutexLock lock(mutex_);
+      factors_ = *std::move(factors);
+    } else {
+      LogWarn(fmt::format("{} is not used: {}", options_.factors_path, factors.error().message()));
+    }
+  }
+  ~RunStories() override { Stop(); }
+
+  void Listen(std::function<void(const StepFigures&)> listener) override {
+    listener_ = std::move(listener);
+  }
+
+  void OnPlan(controller::MadePlan made) override {
+    (void)thread_.Post([this, made = std::move(made)]() mutable { KeepPlan(std::move(made)); });
+  }
+
+  void OnRecorded(controller::StepsRecorded recorded) override {
+    (void)thread_.Post(
+        [this, recorded = std::move(recorded)]() mutable { Keep(std::move(recorded)); });
+  }
+
+  void Ask(const StoryQuestion& question,
+           std::function<void(Result<std::string>)> answer) override {
+    const bool posted = thread_.Post([this, question, answer] { answer(Tell(question)); });
+    if (!posted) answer(Fail(Unavailable("the controller is stopping")));
+  }
+
+  mesh::SharedProfile Measured(const mesh::SharedProfile& profile) override {
+    if (profile == nullptr || options_.factors_path.empty()) return profile;
+    const MutexLock lock(mutex_);
+    bases_[profile->name] = profile;
+    const auto known = factors_.find(profile->name);
+    if (known == factors_.end()) return profile;
+    return std::make_shared<const mesh::DeviceProfile>(mesh::WithFactors(*profile, known->second));
+  }
+
+  void Stop() override { thread_.Stop(); }
+
+ private:
+  // ---- On the thread ----
+
+  void KeepPlan(controller::MadePlan made) {
+    MW_CHECK(made.plan != nullptr && made.request != nullptr) << "a plan of nothing";
+    auto forecast = planner::ForecastStep(*made.plan, made.topology);
+    if (!forecast.has_value()) {
+      return LogWarn(
+          fmt::format("job {} has no story: {}", made.job.value(), forecast.error().message()));
+    }
+    stories_.remove_if([&](const Story& story) { return story.job == made.job; });
+    Story& story = stories_.emplace_back();
+    story.job = made.job;
+    story.layout = made.plan->layout.ToString();
+    story.made = std::move(made);
+    story.forecast = *std::move(forecast);
+    size_t instructions = 0;
+    for (const Story& each : stories_) instructions += each.instructions();
+    while (stories_.size() > StoryOptions::kMostJobs ||
+           (instructions > StoryOptions::kMostInstructions && stories_.size() > 1)) {
+      instructions -= stories_.front().instructions();
+      stories_.pop_front();
+    }
+  }
+
+  Story* Find(JobId job) {
+    const auto at = std::find_if(stories_.begin(), stories_.end(),
+                                 [&](const Story& story) { return story.job == job; });
+    return at == stories_.end() ? nullptr : &*at;
+  }
+
+  void Keep(controller::StepsRecorded recorded) {
+    Story* const story = Find(recorded.job);
+    // With fewer devices it runs by a plan that was made ahead, and is not known here.
+    if (story == nullptr || story->layout != recorded.layout) return;
+    const bool save = recorded.launch.kind == controller::LaunchKind::kSave;
+    std::vector<report::MemberNote> members;
+    bool any = false;
+    for (controller::RecordedMember& member : recorded.members) {
+      any = any || !member.steps.empty();
+      members.push_back({std::move(member.worker), std::move(member.host), member.round,
+                         member.begin_ns, member.said_ns, std::move(member.steps)});
+    }
+    story->run.Add(*story->made.plan, std::move(members), save ? recorded.launch.first_step : -1);
+    const auto steps = story->run.Steps(*story->made.plan, {});
+    if (!any || steps.empty()) return;
+    LearnFrom(*story, steps);
+    const report::WhyFigures figures = FiguresOf(*story, steps);
+    const Status written = WriteFiles(*story, steps, figures);
+    if (!written.ok()) {
+      LogWarn(fmt::format("what job {} did is not in its folder: {}", story->job.value(),
+                          written.message()));
+    }
+    if (listener_) {
+      listener_({story->job, figures.forecast.total(), figures.measured.mean.total(),
+                 NamedParts(figures.forecast), NamedParts(figures.measured.mean)});
+    }
+  }
+
+  // The plan's topology with profiles as workers registered them.
+  mesh::Topology BaseOf(const mesh::Topology& topology) {
+    mesh::Topology base = topology;
+    const MutexLock lock(mutex_);
+    for (mesh::Device& device : base.devices) {
+      if (device.profile == nullptr) continue;
+      const auto known = bases_.find(device.profile->name);
+      if (known != bases_.end()) device.profile = known->second;
+    }
+    return base;
+  }
+
+  void LearnFrom(const Story& story, const std::vector<report::RecordedStep>& steps) {
+    if (options_.factors_path.empty()) return;
+    const auto kinds = report::MeasureKernels(*story.made.plan, BaseOf(story.made.topology), steps);
+    if (kinds.empty()) return;
+    std::string text;
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& [name, measured] : kinds) {
+        if (name.find_first_of("\"\n") != std::string::npos) continue;
+        factors_[name] = mesh::Learn(factors_[name], measured);
+      }
+      std::erase_if(factors_, [](const auto& each) { return each.second.steps < 1; });
+      text = mesh::FormatFactors(factors_);
+    }
+    const Status written = WriteFileAtomic(options_.factors_path, text);
+    if (!written.ok()) LogWarn(fmt::format("profiles are not kept: {}", written.message()));
+  }
+
+  report::WhyFigures FiguresOf(const Story& story,
+                               const std::vector<report::RecordedStep>& steps) const {
+    report::WhyFigures figures;
+    figures.job = fmt::format("job {} ({})", story.job.value(), story.made.request->name);
+    figures.steps = {steps.front().step, static_cast<int64_t>(steps.size())};
+    figures.forecast = report::ForecastParts(*story.made.plan, story.forecast, story.made.topology);
+    figures.measured = report::MeasureParts(*story.made.plan, steps);
+    SetCheckpoints(story.run.saves(), figures);
+    figures.advice_from_s = story.forecast.step_s;
+    figures.clock_error_ns = ClockError(story.run.clocks());
+    for (const mesh::Device& device : story.made.topology.devices) {
+      if (device.profile == nullptr || !figures.profile_note.empty()) continue;
+      figures.profile_note = mesh::MeasuredNote(*device.profile);
+    }
+    return figures;
+  }
+
+  static Status WriteFiles(const Story& story, const std::vector<report::RecordedStep>& steps,
+                           const report::WhyFigures& figures) {
+    const planner::Plan& plan = *story.made.plan;
+    const auto path = [&](const char* name) {
+      return fmt::format("{}/{}", story.made.job_dir, name);
+    };
+    const planner::Simulation last = report::SimulationOf(plan, steps.back());
+    const std::string title =
+        fmt::format("step {} as measured: {}, forecast {}", steps.back().step + 1,
+                    FormatDuration(last.makespan_s), FormatDuration(story.forecast.step_s));
+    MW_TRY(WriteFileAtomic(path(kMeasuredPicture),
+                           report::StepSvg(plan, last, story.made.topology, title)));
+    MW_TRY(WriteFileAtomic(path(kPartsFile), report::WhyJson(figures)));
+    MW_ASSIGN_OR_RETURN(const std::string trace,
+                        report::StepTrace(plan, story.run, steps, figures.job));
+    return WriteFileAtomic(path(kTimelineFile), trace);
+  }
+
+  Result<std::string> Tell(const StoryQuestion& question) {
+    Story* const story = Find(question.job);
+    if (story == nullptr) {
+      return Fail(FailedPrecondition(
+          fmt::format("nothing is known of the steps of job {}: this controller has not planned it "
+                      "since it was started, or has planned {} jobs since",
+                      question.job.value(), StoryOptions::kMostJobs)));
+    }
+    const planner::Plan& plan = *story->made.plan;
+    const auto steps = story->run.Steps(plan, question.steps);
+    if (steps.empty()) return Fail(NotFound(Missing(*story, question)));
+    const std::string name =
+        fmt::format("job {} ({})", story->job.value(), story->made.request->name);
+    switch (question.form) {
+      case StoryForm::kTrace:
+        return report::StepTrace(plan, story->run, steps, name);
+      case StoryForm::kTable:
+        return report::FormatLongest(report::SecondsByName(plan, story->made.topology, steps),
+                                     steps);
+      case StoryForm::kTableJson:
+        return report::LongestJson(report::SecondsByName(plan, story->made.topology, steps), steps);
+      case StoryForm::kWhy:
+        return report::FormatWhy(Explain(*story, steps));
+      case StoryForm::kWhyJson:
+        return report::WhyJson(Explain(*story, steps));
+    }
+    return Fail(InvalidArgument("a story in no known form"));
+  }
+
+  report::WhyFigures Explain(const Story& story,
+                             const std::vector<report::RecordedStep>& steps) const {
+    report::WhyFigures figures = FiguresOf(story, steps);
+    figures.advice =
+        report::FindAdvice(*story.made.request, story.made.plan->layout, story.made.topology,
+                           story.forecast.step_s, {.timeout_ms = options_.advice_ms}, clock_);
+    return figures;
+  }
+
+  static std::string Missing(const Story& story, const StoryQuestion& question) {
+    const auto& known = story.run.steps();
+    const std::string asked =
+        question.steps.count > 0
+            ? fmt::format("steps {} to {}", question.steps.first + 1, question.steps.end())
+            : std::string("steps");
+    if (known.empty()) {
+      return fmt::format("no {} of job {} are recorded yet", asked, question.job.value());
+    }
+    return fmt::format("{} of job {} are not recorded; there are records of {} to {}", asked,
+                       question.job.value(), known.begin()->first + 1, known.rbegin()->first + 1);
+  }
+
+  const StoryOptions options_;
+  const Clock& clock_;
+  std::function<void(const StepFigures&)> listener_;
+  std::list<Story> stories_;  // on the thread, by the age of their plans
+  Mutex mutex_;
+  mesh::FactorsByDevice factors_ MW_GUARDED_BY(mutex_);
+  std::map<std::string, mesh::SharedProfile> bases_ MW_GUARDED_BY(mutex_);  // as registered
+  Executor thread_{"mw-stories"};  // last: it ends before what it uses
+};
+
+}  // namespace
+
+std::shared_ptr<controller::RunStory> MakeRunStories(StoryOptions options, const Clock& clock) {
+  return std::make_shared<RunStories>(std::move(options), clock);
+}
+
+}  // namespace meshwright::web

@@ -1,0 +1,39 @@
+// RunStories: keeps the plans of jobs that run and what devices write down of their steps, and
+// tells what happened beside what was forecast (controller/run_story.h).
+//
+// Newly recorded steps also go into files in the job's folder, for the page: kTimelineFile,
+// kMeasuredPicture and kPartsFile; into metrics; and into the factors of the devices' profiles
+// (mesh/measured_factors.h), which are kept in a file and are what later plans go by.
+//
+// Bounded: the newest plans are kept, kMostJobs of them and kMostInstructions altogether; who asks
+// about older ones is told so.
+//
+// Thread rule: thread-safe; one thread of its own does the work. Ownership: owns plans and records.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "controller/run_story.h"
+
+namespace meshwright::web {
+
+inline constexpr const char* kTimelineFile = "timeline.json";
+inline constexpr const char* kMeasuredPicture = "measured.svg";
+inline constexpr const char* kPartsFile = "parts.json";
+
+struct StoryOptions {
+  static constexpr size_t kMostJobs = 16;
+  static constexpr size_t kMostInstructions = 4'000'000;
+
+  // Of factors; empty: none are kept, and plans go by profiles as workers registered them.
+  std::string factors_path;
+  int64_t advice_ms = 8'000;  // for what to try
+};
+
+// What the file says of profiles counts from the first; one that cannot be read costs a line in the
+// log, and is written anew.
+std::shared_ptr<controller::RunStory> MakeRunStories(StoryOptions options, const Clock& clock);
+
+}  // namespace meshwright::web
