@@ -27,7 +27,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"model", "converters", "there are no model converters here"},
     {"training", "dataset", "name a file with training.dataset_path"},
     {"training", "mixed_precision_param", "write training.dtype = \"bfloat16\""},
-    {"training", "mixed_precision_reduce", "leave it out: gradients are reduced in float32"},
+    {"training", "mixed_precision_reduce", "write training.gradient_dtype"},
     {"training", "deterministic", "leave it out: the same layout gives the same bits"},
     {"training", "gc_freq", "leave it out: nothing is garbage collected here"},
     {"training", "enable_cpu_offload",

@@ -81,6 +81,13 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AS(dtype, "train.compute_dtype"),
        KeyKind::kChoice,
        {"float32", "float64", "bfloat16"}},
+      {"training",
+       "gradient_dtype",
+       "Type in which gradients of weights wait for the update and are reduced, where dtype is of "
+       "16 bits: float32, or that type itself: half the bytes, and each microbatch rounds the sum.",
+       MW_AS(gradient_dtype, "train.gradient_dtype"),
+       KeyKind::kChoice,
+       {"float32", "bfloat16"}},
       {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
        MW_AT(train.steps_per_launch)},
   };

@@ -156,10 +156,16 @@ Status AtKey(const Status& status, const JobConfig& config) {
 
 namespace {
 
+ir::TrainSpec TrainOf(const JobConfig& config) {
+  ir::TrainSpec train = config.train;
+  train.gradient_dtype = DTypeOf(config.gradient_dtype);
+  return train;
+}
+
 // Everything but programs.
 client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
-  builder.Train(config.train)
+  builder.Train(TrainOf(config))
       .Optimizer(config.optimizer)
       .Parallel(config.parallel)
       .Data(config.data)

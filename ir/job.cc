@@ -247,6 +247,12 @@ Status CheckTrain(const TrainSpec& train) {
     return InvalidField("train.compute_dtype", fmt::format("is {}; it must be f32 or bf16",
                                                            DTypeName(train.compute_dtype)));
   }
+  if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {
+    return InvalidField("train.gradient_dtype",
+                        fmt::format("is {}; it must be f32, or {} as what computes them",
+                                    DTypeName(train.gradient_dtype),
+                                    DTypeName(train.compute_dtype)));
+  }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
   return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,
                     1e6);

@@ -109,6 +109,9 @@ struct TrainSpec {
   bool compile = true;             // executables are fused (compile/compile.h)
   // kBF16: mixed precision (ir/mixed_precision.h); kF32: everything in the loss graph's own types.
   DType compute_dtype = DType::kF32;
+  // What gradients of weights that are read in compute_dtype are summed up in over the microbatches
+  // of a step, and sent in: f32, or compute_dtype, which holds half as many bytes.
+  DType gradient_dtype = DType::kF32;
   // GPUs round the operands of f32 products to the 19 bits that their tensor cores take.
   bool tf32 = false;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;

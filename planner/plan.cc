@@ -448,6 +448,9 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   MW_CHECK(trained != nullptr);
   MW_ASSIGN_OR_RETURN(const Graph loss, InComputeTypes(job, trained->graph));
   MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
+  if (job.train.gradient_dtype != ir::DType::kF32) {
+    MW_ASSIGN_OR_RETURN(gradients, ir::NarrowGradients(gradients));
+  }
   MW_ASSIGN_OR_RETURN(gradients, ir::FoldCasts(gradients));
   ir::OptimizerSpec optimizer = job.optimizer;
   if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;

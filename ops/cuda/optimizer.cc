@@ -31,6 +31,7 @@ struct Group {
   const float* lr() const { return inputs.back().as<float>(); }
   bool empty() const { return inputs[0].elements() == 0; }
   FloatType type() const { return TypeOf(*inputs[0].type); }
+  FloatType gradient() const { return TypeOf(*inputs[1].type); }
 
   UpdateTensor tensor() const {
     UpdateTensor tensor;
@@ -65,7 +66,8 @@ Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs
                       outputs.subspan(i * (1 + states), 1 + states)};
     if (group.empty()) continue;
     const bool joins = args.tensor_count < kMaxUpdates && args.multiplier == group.multiplier() &&
-                       args.lr == group.lr() && args.type == group.type();
+                       args.lr == group.lr() && args.type == group.type() &&
+                       args.gradient == group.gradient();
     if (!joins) {
       const Code code = flush();
       if (code != device::cuda::kSuccess) return code;
@@ -73,6 +75,7 @@ Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs
     args.multiplier = group.multiplier();
     args.lr = group.lr();
     args.type = group.type();
+    args.gradient = group.gradient();
     args.tensors[args.tensor_count++] = group.tensor();
   }
   return flush();

@@ -81,7 +81,8 @@ struct UpdateArgs {
   const float* multiplier = nullptr;
   const float* lr = nullptr;
   const StepState* state = nullptr;
-  FloatType type = FloatType::kF32;  // of p and g
+  FloatType type = FloatType::kF32;      // of p
+  FloatType gradient = FloatType::kF32;  // of g: as p, or of 16 bits beside f32
 };
 // The scalars of one step, as in ops/optimizer_math.h.
 struct AdamWScalars {
