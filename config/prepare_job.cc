@@ -64,6 +64,7 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
 
 ir::DType DTypeOf(const std::string& name) {
   if (name == "float64") return ir::DType::kF64;
+  if (name == "float16") return ir::DType::kF16;
   return name == "bfloat16" ? ir::DType::kBF16 : ir::DType::kF32;
 }
 
@@ -74,8 +75,7 @@ namespace {
 ir::CheckpointSpec CheckpointOf(const JobConfig& config) {
   ir::CheckpointSpec spec = config.checkpoint;
   spec.waits = config.async_mode == "disabled";
-  spec.export_dtype =
-      config.export_dtype == "float16" ? ir::DType::kF16 : DTypeOf(config.export_dtype);
+  spec.export_dtype = DTypeOf(config.export_dtype);
   return spec;
 }
 

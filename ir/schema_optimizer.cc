@@ -55,6 +55,7 @@ TypesOr InferUpdate(const OpCall& call, size_t state_count) {
   }
   MW_TRY(call.RequireStatisticScalar(tensors, 0));
   MW_TRY(call.RequireStatisticScalar(tensors + 1, 0));
+  if (call.attrs.Has("skips")) MW_TRY(call.IntIn("skips", 0, 1));
   MW_TRY(call.RealIn("weight_decay", 0, kHuge));
   std::vector<TensorType> results = {call.operands[0]};
   for (size_t i = 0; i < state_count; ++i) results.push_back(call.operands[2 + i]);

@@ -7,6 +7,7 @@
 #include "ops/cpu/vec_rows.h"
 #include "ops/optimizer_math.h"
 #include "ops/parallel.h"
+#include "ops/skipping.h"
 
 namespace meshwright::ops::cpu {
 namespace {
@@ -93,11 +94,15 @@ KernelResult MakeLion(const KernelSpec& spec) {
   });
 }
 
+KernelResult MakeUpdate(const KernelSpec& spec) {
+  if (spec.op == ir::Op::kAdamW) return MakeAdamW(spec);
+  return SgdConfig::From(spec.attrs).by_sign() ? MakeLion(spec) : MakeSgd(spec);
+}
+
 }  // namespace
 
 KernelResult MakeOptimizer(const KernelSpec& spec) {
-  if (spec.op == ir::Op::kAdamW) return MakeAdamW(spec);
-  return SgdConfig::From(spec.attrs).by_sign() ? MakeLion(spec) : MakeSgd(spec);
+  return Skipping(spec, MakeUpdate(spec));
 }
 
 }  // namespace meshwright::ops::cpu

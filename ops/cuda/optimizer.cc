@@ -1,5 +1,6 @@
 // clip_multiplier, adamw, sgd, divide. A node of adamw or sgd may be the updates of many tensors:
 // group after group of operands and of results.
+#include "ir/loss_scale.h"
 #include "ops/cuda/cuda.h"
 #include "ops/optimizer_math.h"
 
@@ -51,9 +52,10 @@ struct Group {
 
 // Calls launch(UpdateArgs) for as many groups at once as fit and share their scalars.
 template <typename Launch>
-Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs outputs,
-                const Launch& launch) {
+Code ForUpdates(size_t states, bool skips, const RunContext& context, Inputs inputs,
+                Outputs outputs, const Launch& launch) {
   UpdateArgs args;
+  args.skips = skips;
   args.state = context.state;
   const auto flush = [&] {
     const Code code = args.tensor_count == 0 ? device::cuda::kSuccess : launch(args);
@@ -83,10 +85,11 @@ Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs
 
 KernelResult MakeAdamW(const Maker& maker) {
   return MakeCall(maker, static_cast<int64_t>(sizeof(AdamWScalars)),
-                  [config = AdamWConfig::From(maker.spec.attrs)](
+                  [config = AdamWConfig::From(maker.spec.attrs),
+                   skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](
                       Kernels& kernels, StreamHandle stream, const RunContext& context,
                       Inputs inputs, Outputs outputs) {
-                    return ForUpdates(2, context, inputs, outputs, [&](const UpdateArgs& update) {
+                    return ForUpdates(2, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
                       return kernels.AdamW({update, ScratchOf<AdamWScalars>(context), config.beta1,
                                             config.beta2, config.eps, config.weight_decay},
                                            stream);
@@ -96,10 +99,11 @@ KernelResult MakeAdamW(const Maker& maker) {
 
 KernelResult MakeSgd(const Maker& maker) {
   return MakeCall(maker, 0,
-                  [config = SgdConfig::From(maker.spec.attrs)](
+                  [config = SgdConfig::From(maker.spec.attrs),
+                   skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](
                       Kernels& kernels, StreamHandle stream, const RunContext& context,
                       Inputs inputs, Outputs outputs) {
-                    return ForUpdates(1, context, inputs, outputs, [&](const UpdateArgs& update) {
+                    return ForUpdates(1, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
                       return kernels.Sgd(
                           {update, config.momentum, config.weight_decay, config.sign_beta}, stream);
                     });

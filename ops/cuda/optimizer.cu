@@ -145,18 +145,45 @@ __device__ void ForEachElement(const UpdateArgs& args, const Whole& whole, const
   if (rest < end) one(tensor, rest);
 }
 
+// Where gradients are no numbers all stays: results that are not in place are copies.
+template <typename T>
+struct Keep {
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    static_cast<T*>(tensor.p_to)[at] = static_cast<const T*>(tensor.p)[at];
+    tensor.m_to[at] = tensor.m[at];
+    if (tensor.v_to != nullptr) tensor.v_to[at] = tensor.v[at];
+  }
+};
+
+template <typename T>
+struct KeepUnit {
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    for (int i = 0; i < kUnit; ++i) Keep<T>{}(tensor, at + i);
+  }
+};
+
+template <typename T>
+__device__ bool KeepsAll(const UpdateArgs& args) {
+  if (!args.skips || *args.multiplier != 0) return false;
+  ForEachElement(args, KeepUnit<T>{}, Keep<T>{});
+  return true;
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads) AdamWKernel(const AdamWArgs args) {
+  if (KeepsAll<T>(args.update)) return;
   ForEachElement(args.update, AdamWUpdate<T, kUnit>(args), AdamWUpdate<T, 1>(args));
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) SgdKernel(const SgdArgs args) {
+  if (KeepsAll<T>(args.update)) return;
   ForEachElement(args.update, SgdUpdate<T, kUnit>{args}, SgdUpdate<T, 1>{args});
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) LionKernel(const SgdArgs args) {
+  if (KeepsAll<T>(args.update)) return;
   ForEachElement(args.update, LionUpdate<T, kUnit>{args}, LionUpdate<T, 1>{args});
 }
 
