@@ -248,7 +248,7 @@ Status CheckTrain(const TrainSpec& train) {
     return InvalidField("train.compute_dtype", fmt::format("is {}; it must be f32, bf16 or f16",
                                                            DTypeName(train.compute_dtype)));
   }
-  MW_TRY(CheckRange("train.loss_scale", train.loss_scale, 1, 1 << 24));
+  MW_TRY(CheckRange("train.loss_scale", train.loss_scale, 1, 1e12));
   MW_TRY(CheckRange("train.loss_scale_window", static_cast<double>(train.loss_scale_window), 0,
                     1e9));
   if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {

@@ -1,5 +1,7 @@
 #include "ir/loss_scale.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "ir/builder.h"
 
@@ -7,7 +9,7 @@ namespace meshwright::ir {
 namespace {
 
 constexpr double kMostNorm = 1e38;  // of what counts as finite
-constexpr double kLeastShare = 1.0 / (1 << 24);
+constexpr double kLeastShare = 1e-12;
 constexpr const char* kWindowAttr = "window";
 constexpr const char* kFirstAttr = "first";
 
@@ -67,28 +69,26 @@ ValueId RenewLossScale(Builder& builder, ValueId multiplier, ValueId norm) {
   const int64_t window = state->attrs.Int(kWindowAttr);
   const ValueId zero = Constant(builder, 0);
   const ValueId finite = builder.AddOne(Op::kLess, {norm, Constant(builder, kMostNorm)});
-  if (window > 0) {
-    const ValueId before = builder.AddOne(Op::kParam, {},
-                                          {{"name", std::string(kFiniteStepsState)},
-                                           {"init", std::string("zeros")},
-                                           {"state", int64_t{1}}},
-                                          {kScalar});
-    const ValueId steps = builder.AddOne(Op::kShift, {before}, {{"value", 1.0}});
-    const ValueId enough = builder.AddOne(
-        Op::kGreaterEqual, {steps, Constant(builder, static_cast<double>(window))});
-    const ValueId twice = builder.AddOne(Op::kScale, {share}, {{"factor", 2.0}});
-    const ValueId half = builder.AddOne(Op::kScale, {share}, {{"factor", 0.5}});
-    const ValueId least = builder.AddOne(Op::kMaximum, {half, Constant(builder, kLeastShare)});
-    const ValueId grown = builder.AddOne(Op::kSelect, {enough, twice, share});
-    builder.SetOutput(std::string("update/") + kLossScaleState,
-                      builder.AddOne(Op::kSelect, {finite, grown, least}));
-    const ValueId counted = builder.AddOne(Op::kSelect, {enough, zero, steps});
-    builder.SetOutput(std::string("update/") + kFiniteStepsState,
-                      builder.AddOne(Op::kSelect, {finite, counted, zero}));
-  } else {
-    builder.SetOutput(std::string("update/") + kLossScaleState,
-                      builder.AddOne(Op::kScale, {share}, {{"factor", 1.0}}));
-  }
+  const ValueId before = builder.AddOne(Op::kParam, {},
+                                        {{"name", std::string(kFiniteStepsState)},
+                                         {"init", std::string("zeros")},
+                                         {"state", int64_t{1}}},
+                                        {kScalar});
+  // A scale that stays has a window that is never over.
+  const ValueId steps = builder.AddOne(Op::kShift, {before}, {{"value", window > 0 ? 1.0 : 0.0}});
+  const ValueId enough = builder.AddOne(
+      Op::kGreaterEqual,
+      {steps, Constant(builder, static_cast<double>(std::max<int64_t>(window, 1)))});
+  const ValueId twice = builder.AddOne(Op::kScale, {share}, {{"factor", 2.0}});
+  const ValueId half =
+      builder.AddOne(Op::kScale, {share}, {{"factor", window > 0 ? 0.5 : 1.0}});
+  const ValueId least = builder.AddOne(Op::kMaximum, {half, Constant(builder, kLeastShare)});
+  const ValueId grown = builder.AddOne(Op::kSelect, {enough, twice, share});
+  builder.SetOutput(std::string("update/") + kLossScaleState,
+                    builder.AddOne(Op::kSelect, {finite, grown, least}));
+  const ValueId counted = builder.AddOne(Op::kSelect, {enough, zero, steps});
+  builder.SetOutput(std::string("update/") + kFiniteStepsState,
+                    builder.AddOne(Op::kSelect, {finite, counted, zero}));
   return builder.AddOne(Op::kSelect, {finite, multiplier, zero});
 }
 
