@@ -169,12 +169,11 @@ Result<PublishedResult> PlanPublished(const PublishedLayout& layout) {
   const Result<search::FoundLayout> found =
       search::FindLayout(prepared.request, topology, {}, SystemClock());
   const Result<planner::Plan> plan =
-      found.has_value() ? planner::MakePlanOf(prepared.request, topology,
-                                              found->best.front().layout,
-                                              planner::PlanScope::kOnePerStage)
-                        : Result<planner::Plan>(Fail(found.error()));
-  result.plan_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      found.has_value()
+          ? planner::MakePlanOf(prepared.request, topology, found->best.front().layout,
+                                planner::PlanScope::kOnePerStage)
+          : Result<planner::Plan>(Fail(found.error()));
+  result.plan_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!plan.has_value()) {
     if (plan.error().code() != StatusCode::kResourceExhausted) return Fail(plan.error());
     result.refusal = plan.error().message();

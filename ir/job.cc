@@ -249,13 +249,13 @@ Status CheckTrain(const TrainSpec& train) {
                                                            DTypeName(train.compute_dtype)));
   }
   MW_TRY(CheckRange("train.loss_scale", train.loss_scale, 1, 1e12));
-  MW_TRY(CheckRange("train.loss_scale_window", static_cast<double>(train.loss_scale_window), 0,
-                    1e9));
+  MW_TRY(
+      CheckRange("train.loss_scale_window", static_cast<double>(train.loss_scale_window), 0, 1e9));
   if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {
-    return InvalidField("train.gradient_dtype",
-                        fmt::format("is {}; it must be f32, or {} as what computes them",
-                                    DTypeName(train.gradient_dtype),
-                                    DTypeName(train.compute_dtype)));
+    return InvalidField(
+        "train.gradient_dtype",
+        fmt::format("is {}; it must be f32, or {} as what computes them",
+                    DTypeName(train.gradient_dtype), DTypeName(train.compute_dtype)));
   }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
   return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,

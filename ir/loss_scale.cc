@@ -76,12 +76,11 @@ ValueId RenewLossScale(Builder& builder, ValueId multiplier, ValueId norm) {
                                         {kScalar});
   // A scale that stays has a window that is never over.
   const ValueId steps = builder.AddOne(Op::kShift, {before}, {{"value", window > 0 ? 1.0 : 0.0}});
-  const ValueId enough = builder.AddOne(
-      Op::kGreaterEqual,
-      {steps, Constant(builder, static_cast<double>(std::max<int64_t>(window, 1)))});
+  const ValueId enough =
+      builder.AddOne(Op::kGreaterEqual,
+                     {steps, Constant(builder, static_cast<double>(std::max<int64_t>(window, 1)))});
   const ValueId twice = builder.AddOne(Op::kScale, {share}, {{"factor", 2.0}});
-  const ValueId half =
-      builder.AddOne(Op::kScale, {share}, {{"factor", window > 0 ? 0.5 : 1.0}});
+  const ValueId half = builder.AddOne(Op::kScale, {share}, {{"factor", window > 0 ? 0.5 : 1.0}});
   const ValueId least = builder.AddOne(Op::kMaximum, {half, Constant(builder, kLeastShare)});
   const ValueId grown = builder.AddOne(Op::kSelect, {enough, twice, share});
   builder.SetOutput(std::string("update/") + kLossScaleState,

@@ -27,8 +27,8 @@ inline constexpr const char* kScaledLossOutput = "loss_scaled";
 inline constexpr const char* kSkipsAttr = "skips";
 
 struct LossScale {
-  double first = 65536;     // of the mean loss of a token
-  double tokens = 1;        // of a step, in all: gradients are those of the sum
+  double first = 65536;   // of the mean loss of a token
+  double tokens = 1;      // of a step, in all: gradients are those of the sum
   int64_t window = 2000;  // 0: the scale stays
 };
 

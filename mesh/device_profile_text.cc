@@ -153,9 +153,9 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_TRY(ReadLink(line, profile.links));
   } else {
     const std::vector<std::string> known = {
-        "profile",       "source",      "memory_bytes", "launch_s", "peak",
-        "reserve_bytes", "bytes_per_s", "rate",         "link",     "host_bytes_per_s",
-        "host_compute_share"};
+        "profile", "source",           "memory_bytes",      "launch_s",
+        "peak",    "reserve_bytes",    "bytes_per_s",       "rate",
+        "link",    "host_bytes_per_s", "host_compute_share"};
     return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
                                   Join(known, ", ")));
   }

@@ -18,8 +18,8 @@ class SkippingKernel final : public Kernel {
     MW_CHECK(inputs.size() == outputs.size() + 3) << "an update has p, g, states and two scalars";
     const Tensor& multiplier = inputs[inputs.size() - 2];
     const bool wide = multiplier.type->dtype == ir::DType::kF64;
-    const double value = wide ? *multiplier.as<double>()
-                              : static_cast<double>(*multiplier.as<float>());
+    const double value =
+        wide ? *multiplier.as<double>() : static_cast<double>(*multiplier.as<float>());
     if (value != 0) return update_->Run(context, inputs, outputs);
     for (size_t o = 0; o < outputs.size(); ++o) {
       const Tensor& old = inputs[o == 0 ? 0 : o + 1];

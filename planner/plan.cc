@@ -451,8 +451,8 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   if (job.train.compute_dtype == ir::DType::kF16) {
     const double tokens =
         static_cast<double>(job.train.global_batch) * static_cast<double>(job.train.sequence);
-    MW_ASSIGN_OR_RETURN(loss, ir::ScaleLoss(loss, {job.train.loss_scale, tokens,
-                                                   job.train.loss_scale_window}));
+    MW_ASSIGN_OR_RETURN(
+        loss, ir::ScaleLoss(loss, {job.train.loss_scale, tokens, job.train.loss_scale_window}));
   }
   MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
   if (job.train.gradient_dtype != ir::DType::kF32) {

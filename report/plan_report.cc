@@ -55,8 +55,7 @@ std::string MemoryText(const mesh::DeviceProfile& profile, int64_t memory_bytes)
 // "cpu, 50 GFLOP/s in f32, memory not limited".
 std::string DeviceText(const mesh::DeviceProfile& profile, int64_t memory_bytes) {
   return fmt::format("{}, {:.0f} GFLOP/s in f32, {}", profile.name,
-                     profile.PeakOf(ir::DType::kF32) / 1e9,
-                     MemoryText(profile, memory_bytes));
+                     profile.PeakOf(ir::DType::kF32) / 1e9, MemoryText(profile, memory_bytes));
 }
 
 }  // namespace

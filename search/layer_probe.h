@@ -78,7 +78,7 @@ struct ZeroSplit {
   int64_t shared_bytes = 0;
   int64_t shared_copy_bytes = 0;
   int64_t shared_optimizer_bytes = 0;
-  int expert_weights = 0;  // of `weights`, those that the expert axis splits
+  int expert_weights = 0;    // of `weights`, those that the expert axis splits
   int64_t expert_bytes = 0;  // of their gradients
   // Of bytes and shared_bytes, weights of which microbatches read a copy alone.
   int64_t master_bytes = 0;

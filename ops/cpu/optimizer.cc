@@ -52,16 +52,16 @@ KernelResult MakeAdamW(const KernelSpec& spec) {
 KernelResult MakeSgd(const KernelSpec& spec) {
   const float momentum = static_cast<float>(spec.attrs.Real("momentum"));
   const float decay = static_cast<float>(spec.attrs.Real("weight_decay"));
-  return MakeFunctionKernel([momentum, decay](const RunContext& context, Inputs inputs,
-                                              Outputs outputs) -> Status {
-    const SgdStep step{*inputs[3].as<float>(), *inputs[4].as<float>(), momentum, decay};
-    ForPieces(context, inputs, [&](int64_t first, int64_t count, const float* g) {
-      VecSgd({inputs[0].as<float>() + first, g, inputs[2].as<float>() + first,
-              outputs[0].as<float>() + first, outputs[1].as<float>() + first},
-             step, count);
-    });
-    return {};
-  });
+  return MakeFunctionKernel(
+      [momentum, decay](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const SgdStep step{*inputs[3].as<float>(), *inputs[4].as<float>(), momentum, decay};
+        ForPieces(context, inputs, [&](int64_t first, int64_t count, const float* g) {
+          VecSgd({inputs[0].as<float>() + first, g, inputs[2].as<float>() + first,
+                  outputs[0].as<float>() + first, outputs[1].as<float>() + first},
+                 step, count);
+        });
+        return {};
+      });
 }
 
 // A row of p, g and m in one loop that compilers turn into vectors.
@@ -101,8 +101,6 @@ KernelResult MakeUpdate(const KernelSpec& spec) {
 
 }  // namespace
 
-KernelResult MakeOptimizer(const KernelSpec& spec) {
-  return Skipping(spec, MakeUpdate(spec));
-}
+KernelResult MakeOptimizer(const KernelSpec& spec) { return Skipping(spec, MakeUpdate(spec)); }
 
 }  // namespace meshwright::ops::cpu

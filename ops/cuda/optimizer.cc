@@ -84,30 +84,32 @@ Code ForUpdates(size_t states, bool skips, const RunContext& context, Inputs inp
 }
 
 KernelResult MakeAdamW(const Maker& maker) {
-  return MakeCall(maker, static_cast<int64_t>(sizeof(AdamWScalars)),
-                  [config = AdamWConfig::From(maker.spec.attrs),
-                   skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](
-                      Kernels& kernels, StreamHandle stream, const RunContext& context,
-                      Inputs inputs, Outputs outputs) {
-                    return ForUpdates(2, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
-                      return kernels.AdamW({update, ScratchOf<AdamWScalars>(context), config.beta1,
-                                            config.beta2, config.eps, config.weight_decay},
-                                           stream);
-                    });
-                  });
+  return MakeCall(
+      maker, static_cast<int64_t>(sizeof(AdamWScalars)),
+      [config = AdamWConfig::From(maker.spec.attrs),
+       skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](Kernels& kernels, StreamHandle stream,
+                                                          const RunContext& context, Inputs inputs,
+                                                          Outputs outputs) {
+        return ForUpdates(2, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
+          return kernels.AdamW({update, ScratchOf<AdamWScalars>(context), config.beta1,
+                                config.beta2, config.eps, config.weight_decay},
+                               stream);
+        });
+      });
 }
 
 KernelResult MakeSgd(const Maker& maker) {
-  return MakeCall(maker, 0,
-                  [config = SgdConfig::From(maker.spec.attrs),
-                   skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](
-                      Kernels& kernels, StreamHandle stream, const RunContext& context,
-                      Inputs inputs, Outputs outputs) {
-                    return ForUpdates(1, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
-                      return kernels.Sgd(
-                          {update, config.momentum, config.weight_decay, config.sign_beta}, stream);
-                    });
-                  });
+  return MakeCall(
+      maker, 0,
+      [config = SgdConfig::From(maker.spec.attrs),
+       skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](Kernels& kernels, StreamHandle stream,
+                                                          const RunContext& context, Inputs inputs,
+                                                          Outputs outputs) {
+        return ForUpdates(1, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
+          return kernels.Sgd({update, config.momentum, config.weight_decay, config.sign_beta},
+                             stream);
+        });
+      });
 }
 
 }  // namespace

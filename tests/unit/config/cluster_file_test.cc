@@ -100,11 +100,12 @@ TEST(ClusterFile, RefusalsNamePlaceKeyAndWhatWouldDo) {
   EXPECT_THAT(Refusal("[[hosts]]\ndevices = 1\ndevice = \"a100-40gb\"\n"),
               StartsWith("dir/c.toml:3:10: device of [[hosts]] names the unknown device "
                          "'a100-40gb' (did you mean 'a100-40g'?); known: "));
-  EXPECT_THAT(Refusal("[[profiles]]\nname = \"p\"\nlike = \"a100-40g\"\n"
-                      "memory_reserve_gib = 40\n" +
-                      hosts),
-              StartsWith("dir/c.toml:4:22: memory_reserve_gib of [[profiles]] leaves nothing of the "
-                         "40 GiB that the device has"));
+  EXPECT_THAT(
+      Refusal("[[profiles]]\nname = \"p\"\nlike = \"a100-40g\"\n"
+              "memory_reserve_gib = 40\n" +
+              hosts),
+      StartsWith("dir/c.toml:4:22: memory_reserve_gib of [[profiles]] leaves nothing of the "
+                 "40 GiB that the device has"));
   EXPECT_EQ(Refusal(hosts + "nic_gbyte_per_s = \"fast\"\n"),
             "dir/c.toml:5:19: nic_gbyte_per_s of [[hosts]] must be a number, is 'fast'");
   EXPECT_THAT(Refusal(hosts + "nic_gbyte_per_s = nan\n"), HasSubstr("it must be in (0, "));

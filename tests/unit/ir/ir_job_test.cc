@@ -280,8 +280,8 @@ TEST(ValidateJob, MixedPrecisionIsOf16BitsOverF32Params) {
   job.train.gradient_dtype = DType::kF32;
   for (const DType dtype : {DType::kF64, DType::kI32}) {
     job.train.compute_dtype = dtype;
-    ExpectRefused(job, {"train.compute_dtype is " + std::string(DTypeName(dtype)),
-                        "f32, bf16 or f16"});
+    ExpectRefused(job,
+                  {"train.compute_dtype is " + std::string(DTypeName(dtype)), "f32, bf16 or f16"});
   }
   job = Job([](Builder& b, ValueId x) {
     const ValueId w = b.AddOne(Op::kParam, {}, {{"name", "narrow"}}, {{DType::kBF16, {8}}});
