@@ -18,6 +18,7 @@
 #include "bench/overhead.h"
 #include "bench/plan_case.h"
 #include "bench/profile.h"
+#include "bench/published.h"
 #include "bench/session_case.h"
 #include "planner/cost_model.h"
 #include "profile/worker_profile.h"
@@ -130,6 +131,16 @@ Status PrintAskCase(const std::string& address, int64_t asks) {
 Status PrintPlanCase(const PlanCaseOptions& options) {
   MW_ASSIGN_OR_RETURN(const PlanCase result, RunPlanCase(options));
   fmt::print("{}\n", FormatPlanCase(result));
+  return OkStatus();
+}
+
+// All cases, or those whose names begin so.
+Status PrintPublished(const std::string& prefix) {
+  for (const PublishedLayout& layout : PublishedLayouts()) {
+    if (!layout.name.starts_with(prefix)) continue;
+    MW_ASSIGN_OR_RETURN(const PublishedResult result, PlanPublished(layout));
+    fmt::print("{}\n", FormatPublished(layout, result));
+  }
   return OkStatus();
 }
 
@@ -253,6 +264,10 @@ int Main(int argc, char** argv) {
   PlanCaseOptions plan;
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
+  std::string published;
+  CLI::App* published_command =
+      app.add_subcommand("published", "Memory of published layouts, against a closed form");
+  published_command->add_option("prefix", published, "Of names; empty: all");
   GpuArgs gpu;
   CLI::App* gpu_kernels_command = AddGpuCommand(
       app, "gpu-kernels", "Each kernel of a step on the first GPU, and its limits", gpu);
@@ -269,6 +284,7 @@ int Main(int argc, char** argv) {
   if (*load_command) status = PrintLoadCase(checkpoint);
   if (*cover_command) PrintCover(checkpoint);
   if (*plan_command) status = PrintPlanCase(plan);
+  if (*published_command) status = PrintPublished(published);
   if (*grouped_command) status = PrintGroupedCase(grouped);
   if (*matmul_command) {
     const double seconds = MatmulSeconds(shape, bf16 ? ir::DType::kBF16 : ir::DType::kF32, threads);

@@ -98,15 +98,15 @@ def check_job(job, sets):
     output_of(words)
 
 
-def planned_bytes(job):
-    """Memory of the device in the job's plan for one device."""
+def planned_bytes(job, columns_of=("allocated",)):
+    """Memory of the device in the job's plan for one device: columns of it, summed up."""
     columns = None
     for line in output_of([MESHWRIGHT, "plan", ROOT / job, "--devices", 1]).splitlines():
         words = line.split()
         if words[:1] == ["DEVICE"]:
             columns = words
         elif columns and words[:1] == ["0"]:
-            return float(words[columns.index("allocated")]) * 2**20
+            return sum(float(words[columns.index(name)]) for name in columns_of) * 2**20
     raise CaseError("the plan shows no memory")
 
 

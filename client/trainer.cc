@@ -161,7 +161,7 @@ JobBuilder& JobBuilder::ConfigText(std::string text) {
 
 Result<ir::JobRequest> JobBuilder::Build() const {
   ir::JobRequest request = request_;
-  if (dtype_ == ir::DType::kBF16) request.train.compute_dtype = ir::DType::kBF16;
+  if (ir::DTypeBytes(dtype_) == 2) request.train.compute_dtype = dtype_;
   MW_TRY(ir::ValidateJob(request));
   return request;
 }
@@ -169,9 +169,9 @@ Result<ir::JobRequest> JobBuilder::Build() const {
 Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) const {
   ir::JobRequest request = request_;
   ir::DType dtype = dtype_;
-  if (dtype == ir::DType::kBF16) {
+  if (ir::DTypeBytes(dtype) == 2) {
+    request.train.compute_dtype = dtype;
     dtype = ir::DType::kF32;
-    request.train.compute_dtype = ir::DType::kBF16;
   }
   const GraphShape shape{request.train.global_batch, request.train.sequence, dtype};
   MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));

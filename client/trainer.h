@@ -74,7 +74,7 @@ class JobBuilder {
   JobBuilder& Batch(int64_t rows, int64_t sequence);
   JobBuilder& Steps(int64_t steps);
   JobBuilder& Seed(uint64_t seed);
-  // kF32, kF64, or kBF16: mixed precision with f32 params (ir/mixed_precision.h).
+  // kF32, kF64, or kBF16 and kF16: mixed precision with f32 params (ir/mixed_precision.h).
   JobBuilder& DType(ir::DType dtype);
   JobBuilder& Data(ir::DataSpec data);
   JobBuilder& InitWeights(ir::BlobRef weights);

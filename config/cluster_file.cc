@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "base/gpu_reserve.h"
 #include "base/text.h"
 
 #define TOML_EXCEPTIONS 0
@@ -243,7 +244,20 @@ class ClusterParser {
     MW_ASSIGN_OR_RETURN(const bool has_rate,
                         reader.Number("memory_gbyte_per_s", &gbyte_per_s, {0, 1e6, true}));
     MW_TRY(reader.Number("speed", &speed, {0, 1e6, true}));
-    if (has_memory) profile.memory_bytes = std::max<int64_t>(1, std::llround(memory_gib * kGib));
+    double reserve_gib = 0;
+    MW_ASSIGN_OR_RETURN(const bool has_reserve,
+                        reader.Number("memory_reserve_gib", &reserve_gib, {0, 1e6}));
+    if (has_memory) {
+      profile.memory_bytes = std::max<int64_t>(1, std::llround(memory_gib * kGib));
+      profile.reserve_bytes =
+          std::min(profile.reserve_bytes, GpuReserveBytes(profile.memory_bytes));
+    }
+    if (has_reserve) profile.reserve_bytes = std::llround(reserve_gib * kGib);
+    if (profile.reserve_bytes > 0 && profile.reserve_bytes >= profile.memory_bytes) {
+      return reader.Wrong("memory_reserve_gib",
+                          fmt::format("leaves nothing of the {:.3g} GiB that the device has",
+                                      static_cast<double>(profile.memory_bytes) / kGib));
+    }
     const double bandwidth =
         has_rate ? gbyte_per_s * kGiga / profile.Rates(mesh::KernelClass::kElementwise).bytes_per_s
                  : 1;

@@ -47,6 +47,7 @@ struct JobConfig {
   std::string validation_path;
   std::string tokenizer = "byte";
   std::string dtype = "float32";
+  std::string gradient_dtype = "float32";
   int64_t local_batch_size = 0;    // rows per data-parallel replica; 0: see global_batch_size
   int64_t global_batch_size = 0;   // 0: local_batch_size x replicas, or 8
   int64_t accumulation_steps = 0;  // pieces of a replica's batch; 0: as parallel.microbatches says

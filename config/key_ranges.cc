@@ -54,6 +54,8 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"training", "local_batch_size", 0, 1 << 24},
     {"training", "global_batch_size", 0, 1 << 24},
     {"training", "gradient_accumulation_steps", 0, kMaxDegree},
+    {"training", "loss_scale", 1, 1e12},
+    {"training", "loss_scale_window", 0, 1e9},
     {"training", "label_smoothing", 0, 1, false, true},
     {"training", "z_loss", 0, 1e6},
     {"training", "ema_decay", 0, 1, false, true},

@@ -76,11 +76,26 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(train.seed)},
       {"training",
        "dtype",
-       "Type of weights and computation; bfloat16: mixed precision, products and attention in "
-       "bfloat16, weights, optimizer, norms and loss in float32.",
+       "Type of weights and computation; bfloat16 and float16: mixed precision, products and "
+       "attention in that, weights, optimizer, norms and loss in float32.",
        MW_AS(dtype, "train.compute_dtype"),
        KeyKind::kChoice,
-       {"float32", "float64", "bfloat16"}},
+       {"float32", "float64", "bfloat16", "float16"}},
+      {"training",
+       "gradient_dtype",
+       "Type in which gradients of weights wait for the update and are reduced, where dtype is of "
+       "16 bits: float32, or that type itself: half the bytes, and each microbatch rounds the sum.",
+       MW_AS(gradient_dtype, "train.gradient_dtype"),
+       KeyKind::kChoice,
+       {"float32", "bfloat16", "float16"}},
+      {"training", "loss_scale",
+       "With dtype = \"float16\": what the loss is multiplied by in the first step, so that small "
+       "gradients are not rounded to 0. A step whose gradients overflow changes nothing and halves "
+       "it.",
+       MW_AT(train.loss_scale)},
+      {"training", "loss_scale_window",
+       "Steps without overflow after which the loss scale doubles; 0: it stays.",
+       MW_AT(train.loss_scale_window)},
       {"training", "steps_per_launch", "Steps that workers run per message of the controller.",
        MW_AT(train.steps_per_launch)},
   };

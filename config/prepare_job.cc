@@ -64,6 +64,7 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
 
 ir::DType DTypeOf(const std::string& name) {
   if (name == "float64") return ir::DType::kF64;
+  if (name == "float16") return ir::DType::kF16;
   return name == "bfloat16" ? ir::DType::kBF16 : ir::DType::kF32;
 }
 
@@ -74,8 +75,7 @@ namespace {
 ir::CheckpointSpec CheckpointOf(const JobConfig& config) {
   ir::CheckpointSpec spec = config.checkpoint;
   spec.waits = config.async_mode == "disabled";
-  spec.export_dtype =
-      config.export_dtype == "float16" ? ir::DType::kF16 : DTypeOf(config.export_dtype);
+  spec.export_dtype = DTypeOf(config.export_dtype);
   return spec;
 }
 
@@ -156,10 +156,16 @@ Status AtKey(const Status& status, const JobConfig& config) {
 
 namespace {
 
+ir::TrainSpec TrainOf(const JobConfig& config) {
+  ir::TrainSpec train = config.train;
+  train.gradient_dtype = DTypeOf(config.gradient_dtype);
+  return train;
+}
+
 // Everything but programs.
 client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
-  builder.Train(config.train)
+  builder.Train(TrainOf(config))
       .Optimizer(config.optimizer)
       .Parallel(config.parallel)
       .Data(config.data)

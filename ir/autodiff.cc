@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/loss_scale.h"
 #include "ir/param_groups.h"
 #include "ir/schema.h"
 
@@ -167,10 +168,13 @@ Result<Graph> WithGradients(const Graph& loss) {
   Builder builder(loss);
   std::vector<ValueId> params;
   for (const NodeId id : loss.NodesOf(Op::kParam)) {
+    // The loss scale is renewed by a rule of its own.
+    if (loss.node(id).attrs.Str("name") == kLossScaleState) continue;
     if (!IsFrozen(loss.node(id))) params.push_back(loss.node(id).outputs[0]);
   }
   BackwardPass pass(builder, 0, params, BackwardPass::Place::kOfNode);
-  const ValueId loss_sum = loss.Output("loss_sum");
+  const ValueId scaled = loss.Output(kScaledLossOutput);
+  const ValueId loss_sum = scaled.valid() ? scaled : loss.Output("loss_sum");
   const int layer = loss.producer(loss_sum).layer;
   builder.SetLayer(layer);
   builder.SetPhase(Phase::kBackward);

@@ -9,6 +9,7 @@
 #include "ir/autodiff.h"
 #include "ir/averages.h"
 #include "ir/builder.h"
+#include "ir/loss_scale.h"
 #include "ir/param_groups.h"
 
 namespace meshwright::ir {
@@ -45,9 +46,15 @@ class UpdateAppender {
       return Fail(InvalidArgument(
           fmt::format("graph \"{}\" needs the outputs \"loss_sum\" and \"count\"", graph_.name)));
     }
-    const std::vector<ValueId> clip =
-        builder_.Add(Op::kClipMultiplier, {SumOfSquares(), count}, {{"max_norm", spec_.max_norm}});
+    const bool scales = HasLossScale(graph_);
+    const ValueId divisor = scales ? ScaledCount(builder_, count) : count;
+    std::vector<ValueId> clip = builder_.Add(Op::kClipMultiplier, {SumOfSquares(), divisor},
+                                             {{"max_norm", spec_.max_norm}});
     MW_CHECK(clip.size() == 2) << "clip_multiplier gives a multiplier and a norm";
+    if (scales) {
+      clip[0] = RenewLossScale(builder_, clip[0], clip[1]);
+      skips_.Set(kSkipsAttr, int64_t{1});
+    }
     const ValueId rate = RateOf(1);
     for (const Param& param : params_) {
       if (param.sign_rate) {
@@ -78,8 +85,8 @@ class UpdateAppender {
     bool any = false;
     for (NodeId id : graph_.NodesOf(Op::kParam)) {
       const Node& node = graph_.node(id);
-      if (IsFrozen(node)) continue;
       const std::string name = node.attrs.Str("name");
+      if (IsFrozen(node) || name == kLossScaleState) continue;
       const ValueId grad = graph_.Output("grad/" + name);
       if (!grad.valid()) {
         return InvalidArgument(fmt::format(
@@ -140,7 +147,8 @@ class UpdateAppender {
   }
 
   void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
-    Attrs attrs = {{"weight_decay", param.weight_decay}};
+    Attrs attrs = skips_;
+    attrs.Set("weight_decay", param.weight_decay);
     if (spec_.name != "adamw") {
       const std::string m_name = "opt.m/" + param.name;
       const bool lion = spec_.name == "lion";
@@ -186,8 +194,12 @@ class UpdateAppender {
                                        {"warmup_steps", int64_t{0}},
                                        {"total_steps", int64_t{0}},
                                        {"schedule", std::string("constant")}});
-    AppendAdamW(param, multiplier, rate,
-                {{"weight_decay", 0.0}, {"beta1", 0.0}, {"beta2", 0.0}, {"eps", kLeastSize}});
+    Attrs attrs = skips_;
+    attrs.Set("weight_decay", 0.0);
+    attrs.Set("beta1", 0.0);
+    attrs.Set("beta2", 0.0);
+    attrs.Set("eps", kLeastSize);
+    AppendAdamW(param, multiplier, rate, attrs);
   }
 
   void AppendAdamW(const Param& param, ValueId multiplier, ValueId rate, const Attrs& attrs) {
@@ -208,6 +220,7 @@ class UpdateAppender {
   Builder builder_;
   std::vector<Param> params_;
   std::map<double, ValueId> rates_;  // by factor
+  Attrs skips_;                      // of all optimizer nodes
 };
 
 }  // namespace

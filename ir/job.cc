@@ -243,9 +243,19 @@ Status CheckTrain(const TrainSpec& train) {
   MW_TRY(
       CheckRange("train.steps_per_launch", static_cast<double>(train.steps_per_launch), 1, 1000));
   MW_TRY(CheckRange("train.log_every", static_cast<double>(train.log_every), 1, 1e9));
-  if (train.compute_dtype != DType::kF32 && train.compute_dtype != DType::kBF16) {
-    return InvalidField("train.compute_dtype", fmt::format("is {}; it must be f32 or bf16",
+  if (train.compute_dtype != DType::kF32 && train.compute_dtype != DType::kBF16 &&
+      train.compute_dtype != DType::kF16) {
+    return InvalidField("train.compute_dtype", fmt::format("is {}; it must be f32, bf16 or f16",
                                                            DTypeName(train.compute_dtype)));
+  }
+  MW_TRY(CheckRange("train.loss_scale", train.loss_scale, 1, 1e12));
+  MW_TRY(
+      CheckRange("train.loss_scale_window", static_cast<double>(train.loss_scale_window), 0, 1e9));
+  if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {
+    return InvalidField(
+        "train.gradient_dtype",
+        fmt::format("is {}; it must be f32, or {} as what computes them",
+                    DTypeName(train.gradient_dtype), DTypeName(train.compute_dtype)));
   }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));
   return CheckRange("train.validation_batches", static_cast<double>(train.validation_batches), 0,

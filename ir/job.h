@@ -112,6 +112,14 @@ struct TrainSpec {
   bool compile = true;             // executables are fused (compile/compile.h)
   // kBF16: mixed precision (ir/mixed_precision.h); kF32: everything in the loss graph's own types.
   DType compute_dtype = DType::kF32;
+  // What gradients of weights that are read in compute_dtype are summed up in over the microbatches
+  // of a step, and sent in: f32, or compute_dtype, which holds half as many bytes.
+  DType gradient_dtype = DType::kF32;
+  // Where compute_dtype is f16: what the loss is multiplied by in the first step, so that gradients
+  // keep within its range, and after how many steps of finite gradients it doubles; 0: it stays
+  // (ir/loss_scale.h).
+  double loss_scale = 65536;
+  int64_t loss_scale_window = 2000;
   // GPUs round the operands of f32 products to the 19 bits that their tensor cores take.
   bool tf32 = false;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;

@@ -212,4 +212,15 @@ Result<Graph> ToMixedPrecision(const Graph& loss, DType compute) {
 
 Result<Graph> FoldCasts(const Graph& graph) { return CastFolder(graph).Run(); }
 
+Result<Graph> NarrowGradients(const Graph& differentiated) {
+  Graph narrow = differentiated;
+  for (NamedValue& output : narrow.outputs) {
+    if (!output.name.starts_with("grad/")) continue;
+    const Node& node = narrow.producer(output.value);
+    if (node.op != Op::kCast || node.phase != Phase::kBackward) continue;
+    if (DTypeBytes(narrow.type(node.inputs[0]).dtype) == 2) output.value = node.inputs[0];
+  }
+  return DropDeadNodes(narrow);
+}
+
 }  // namespace meshwright::ir

@@ -27,4 +27,8 @@ Result<Graph> ToMixedPrecision(const Graph& loss, DType compute);
 // rounding and one pass less. For a graph and, once more, for its gradient.
 Result<Graph> FoldCasts(const Graph& graph);
 
+// Gradients of f32 params as the 16-bit products made them: of a differentiated graph, before
+// FoldCasts. A gradient that is the sum of several stays f32.
+Result<Graph> NarrowGradients(const Graph& differentiated);
+
 }  // namespace meshwright::ir

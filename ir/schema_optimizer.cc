@@ -2,6 +2,7 @@
 // rest are scalars.
 #include <fmt/format.h>
 
+#include "ir/loss_scale.h"
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -37,13 +38,17 @@ TypesOr InferClipMultiplier(const OpCall& call) {
   return std::vector<TensorType>{call.operands[0], call.operands[0]};
 }
 
-// p and g of one type, m (and v) of their shape; multiplier and lr scalars behind them. State and
-// scalars have the dtype of p's statistics.
+// p and g of one shape and type, but g may be of 16 bits where p is f32; m (and v) of their shape;
+// multiplier and lr scalars behind them. State and scalars have the dtype of p's statistics.
 TypesOr InferUpdate(const OpCall& call, size_t state_count) {
   const size_t tensors = 2 + state_count;
   MW_TRY(call.RequireOperands(tensors + 2));
   MW_TRY(call.RequireFloat(0));
-  MW_TRY(call.RequireSameType(0, 1));
+  MW_TRY(call.RequireFloat(1));
+  const bool narrow = call.operands[0].dtype == DType::kF32 &&
+                      DTypeBytes(call.operands[1].dtype) == 2 &&
+                      call.operands[0].dims == call.operands[1].dims;
+  if (!narrow) MW_TRY(call.RequireSameType(0, 1));
   const TensorType state{StatisticDType(call.operands[0].dtype), call.operands[0].dims};
   for (size_t i = 2; i < tensors; ++i) {
     if (call.operands[i] == state) continue;
@@ -51,6 +56,7 @@ TypesOr InferUpdate(const OpCall& call, size_t state_count) {
   }
   MW_TRY(call.RequireStatisticScalar(tensors, 0));
   MW_TRY(call.RequireStatisticScalar(tensors + 1, 0));
+  if (call.attrs.Has(kSkipsAttr)) MW_TRY(call.IntIn(kSkipsAttr, 0, 1));
   MW_TRY(call.RealIn("weight_decay", 0, kHuge));
   std::vector<TensorType> results = {call.operands[0]};
   for (size_t i = 0; i < state_count; ++i) results.push_back(call.operands[2 + i]);

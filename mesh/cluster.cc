@@ -109,7 +109,7 @@ Status AddHosts(const HostGroup& group, const SharedProfile& profile, Topology& 
       device.worker = id;
       device.local_index = static_cast<int>(d);
       device.host = id;
-      device.memory_bytes = profile->memory_bytes;
+      device.memory_bytes = profile->usable_bytes();
       device.profile = profile;
       device.threads = static_cast<int>(group.threads_per_device);
       topology.devices.push_back(std::move(device));

@@ -146,6 +146,11 @@ Status CheckDeviceProfile(const DeviceProfile& profile) {
   if (profile.memory_bytes < 0) {
     return wrong(fmt::format("memory_bytes is {}; it must be 0 or more", profile.memory_bytes));
   }
+  if (profile.reserve_bytes < 0 ||
+      profile.reserve_bytes > std::max<int64_t>(0, profile.memory_bytes - 1)) {
+    return wrong(fmt::format("reserve_bytes is {}; it must be 0 or more and below memory_bytes, {}",
+                             profile.reserve_bytes, profile.memory_bytes));
+  }
   if (!(profile.launch_s >= 0) || !std::isfinite(profile.launch_s)) {
     return wrong(fmt::format("launch_s is {}; it must be 0 or more", profile.launch_s));
   }

@@ -11,6 +11,7 @@
 //   profile "a100-80g"
 //   source "NVIDIA A100 datasheet"
 //   memory_bytes 85899345920
+//   reserve_bytes 4294967296      # of these plans use none
 //   launch_s 1e-06
 //   peak bf16 312000000000000
 //   bytes_per_s product 1835100000000
@@ -84,6 +85,8 @@ struct DeviceProfile {
   std::string name;
   std::string source;        // where the numbers are from
   int64_t memory_bytes = 0;  // 0: not known
+  // What plans leave of it to what they do not count (base/gpu_reserve.h): driver, libraries.
+  int64_t reserve_bytes = 0;
   double launch_s = 0;
   // What the vendor states, or the best that was measured: the measure of utilisation. 0: as f32.
   std::array<double, kDTypeCount> peak_flops_per_s = {};
@@ -96,6 +99,8 @@ struct DeviceProfile {
   // one, and clocks fall. 0: not known, taken as 1.
   double host_compute_share = 0;
 
+  // What a job may use. 0: not known.
+  int64_t usable_bytes() const { return memory_bytes - reserve_bytes; }
   KernelRates& Rates(KernelClass kernel) { return kernels[static_cast<size_t>(kernel)]; }
   const KernelRates& Rates(KernelClass kernel) const {
     return kernels[static_cast<size_t>(kernel)];

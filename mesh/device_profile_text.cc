@@ -1,6 +1,7 @@
 // Text of a device profile:
 //   file   = { line "\n" }
 //   line   = "profile" text | "source" text | "memory_bytes" integer | "launch_s" number
+//          | "reserve_bytes" integer
 //          | "peak" dtype number | "bytes_per_s" kernel number
 //          | "rate" kernel dtype number ":" number { number ":" number }
 //          | "link" ( "process" | "host" ) number number | "host_bytes_per_s" number
@@ -131,6 +132,8 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_ASSIGN_OR_RETURN(profile.source, line.Quoted(key));
   } else if (key == "memory_bytes") {
     MW_ASSIGN_OR_RETURN(profile.memory_bytes, line.Number<int64_t>(line.Word(), key));
+  } else if (key == "reserve_bytes") {
+    MW_ASSIGN_OR_RETURN(profile.reserve_bytes, line.Number<int64_t>(line.Word(), key));
   } else if (key == "launch_s") {
     MW_ASSIGN_OR_RETURN(profile.launch_s, line.Number<double>(line.Word(), key));
   } else if (key == "peak") {
@@ -150,8 +153,9 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_TRY(ReadLink(line, profile.links));
   } else {
     const std::vector<std::string> known = {
-        "profile",     "source", "memory_bytes", "launch_s",         "peak",
-        "bytes_per_s", "rate",   "link",         "host_bytes_per_s", "host_compute_share"};
+        "profile", "source",           "memory_bytes",      "launch_s",
+        "peak",    "reserve_bytes",    "bytes_per_s",       "rate",
+        "link",    "host_bytes_per_s", "host_compute_share"};
     return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
                                   Join(known, ", ")));
   }
@@ -172,6 +176,7 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
   std::string text =
       fmt::format("profile {}\nsource {}\nmemory_bytes {}\nlaunch_s {}\n", Quote(profile.name),
                   Quote(profile.source), profile.memory_bytes, profile.launch_s);
+  if (profile.reserve_bytes > 0) text += fmt::format("reserve_bytes {}\n", profile.reserve_bytes);
   for (size_t d = 0; d < kDTypeCount; ++d) {
     if (profile.peak_flops_per_s[d] == 0) continue;
     text += fmt::format("peak {} {}\n", ir::DTypeName(static_cast<ir::DType>(d)),

@@ -34,6 +34,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "base/gpu_reserve.h"
 #include "mesh/device_profile.h"
 
 namespace meshwright::mesh {
@@ -124,6 +125,7 @@ DeviceProfile ProfileOf(const Datasheet& sheet) {
   profile.name = sheet.name;
   profile.source = sheet.source;
   profile.memory_bytes = sheet.memory_gib * kGib;
+  profile.reserve_bytes = GpuReserveBytes(profile.memory_bytes);
   profile.launch_s = kGpuLaunchS;
   for (KernelRates& rates : profile.kernels) rates.bytes_per_s = kStreamShare * sheet.bytes_per_s;
   profile.Rates(KernelClass::kGather).bytes_per_s = kGatherShare * sheet.bytes_per_s;

@@ -50,7 +50,8 @@ void AddStructure(KernelRows& rows) {
   Row(rows, Op::kReduceSum) = {reference::MakeReduceSum, cpu::MakeReduction, cuda::MakeReduction,
                                kHalves};
   Row(rows, Op::kReduceMax) = {reference::MakeReduceMax, nullptr, cuda::MakeReduction};
-  Row(rows, Op::kSumSquares) = {reference::MakeSumSquares, cpu::MakeReduction, cuda::MakeReduction};
+  Row(rows, Op::kSumSquares) = {reference::MakeSumSquares, cpu::MakeReduction, cuda::MakeReduction,
+                                kHalves};
   Row(rows, Op::kGather) = {reference::MakeGather, nullptr, cuda::MakeGather, false, kAnyType};
   Row(rows, Op::kScatterAdd) = {reference::MakeScatterAdd, nullptr, cuda::MakeScatterAdd};
   Row(rows, Op::kOneHot) = {reference::MakeOneHot, nullptr, cuda::MakeOneHot};
@@ -114,7 +115,7 @@ void AddLosses(KernelRows& rows) {
     Row(rows, op) = {reference::MakeHeadLoss, cpu::MakeHeadLoss, cuda::MakeHeadLoss, kHalves};
   }
   for (const Op op : {Op::kAdamW, Op::kSgd}) {
-    Row(rows, op) = {reference::MakeOptimizer, cpu::MakeOptimizer, cuda::MakeOptimizer};
+    Row(rows, op) = {reference::MakeOptimizer, cpu::MakeOptimizer, cuda::MakeOptimizer, kHalves};
   }
   Row(rows, Op::kClipMultiplier) = {reference::MakeOptimizer, nullptr, cuda::MakeOptimizer};
 }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/parallel.h"
 #include "ir/autodiff.h"
+#include "ir/loss_scale.h"
 #include "ir/mixed_precision.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
@@ -452,8 +453,17 @@ int64_t Plan::DevicesOf(const ir::Program& program) const {
 Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   const ir::JobProgram* const trained = job.trained();
   MW_CHECK(trained != nullptr);
-  MW_ASSIGN_OR_RETURN(const Graph loss, InComputeTypes(job, trained->graph));
+  MW_ASSIGN_OR_RETURN(Graph loss, InComputeTypes(job, trained->graph));
+  if (job.train.compute_dtype == ir::DType::kF16) {
+    const double tokens =
+        static_cast<double>(job.train.global_batch) * static_cast<double>(job.train.sequence);
+    MW_ASSIGN_OR_RETURN(
+        loss, ir::ScaleLoss(loss, {job.train.loss_scale, tokens, job.train.loss_scale_window}));
+  }
   MW_ASSIGN_OR_RETURN(Graph gradients, ir::Differentiate(loss));
+  if (job.train.gradient_dtype != ir::DType::kF32) {
+    MW_ASSIGN_OR_RETURN(gradients, ir::NarrowGradients(gradients));
+  }
   MW_ASSIGN_OR_RETURN(gradients, ir::FoldCasts(gradients));
   ir::OptimizerSpec optimizer = job.optimizer;
   if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;

@@ -132,6 +132,7 @@ class Assigner {
       result_.param_stages[mean.name] = result_.param_stages[mean.of];
       sets_[graph_.value(mean.renewed).producer.index()] = holders_[mean.of];
     }
+    AssignOwnRules();
     for (const ir::NamedValue& output : graph_.outputs) {
       const Node& node = Producer(output.value);
       if (node.phase != Phase::kUpdate || IsOfParam(output.name)) continue;
@@ -139,6 +140,22 @@ class Assigner {
       if (!fixed_.contains(index)) sets_[index].insert(result_.last_stage());
     }
     FixStageSums();
+  }
+
+  // State that a rule of its own renews (ir/loss_scale.h) is scalars: each stage has all of it, and
+  // renews it alike.
+  void AssignOwnRules() {
+    constexpr std::string_view kPrefix = "update/";
+    std::set<int> all;
+    for (int stage = 0; stage <= result_.last_stage(); ++stage) all.insert(stage);
+    for (const ir::NamedValue& output : graph_.outputs) {
+      const size_t index = graph_.value(output.value).producer.index();
+      const Node& node = graph_.nodes[index];
+      const bool scalar = graph_.type(output.value).rank() == 0;
+      if (node.op != Op::kSelect || !scalar || !output.name.starts_with(kPrefix)) continue;
+      sets_[index] = all;
+      result_.param_stages[output.name.substr(kPrefix.size())].assign(all.begin(), all.end());
+    }
   }
 
   // A scalar sum over values of one stage is computed there.

@@ -187,6 +187,12 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
+// What a worker registers is what jobs may use of its devices: nothing is left of it once more.
+void SetUsableMemory(int64_t usable_bytes, mesh::DeviceProfile& profile) {
+  profile.memory_bytes = usable_bytes;
+  profile.reserve_bytes = 0;
+}
+
 }  // namespace
 
 Result<mesh::DeviceProfile> MakeMeasuredProfile(const std::string& name,
@@ -245,7 +251,7 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
     }
     profile = std::move(*parsed);
   }
-  if (request.memory_bytes > 0) profile.memory_bytes = request.memory_bytes;
+  if (request.memory_bytes > 0) SetUsableMemory(request.memory_bytes, profile);
   if (request.host_link_bytes_per_s > 0) {
     const double bytes_per_s = static_cast<double>(request.host_link_bytes_per_s);
     profile.links.memory = mesh::LinkCost{0, 1 / bytes_per_s};
@@ -275,7 +281,7 @@ Result<std::string> GpuProfileText(const std::string& mode, const std::string& g
       return Fail(InvalidArgument(fmt::format("{}: {}", mode, parsed.error().message())));
     profile = std::move(*parsed);
   }
-  if (memory_bytes > 0) profile.memory_bytes = memory_bytes;
+  if (memory_bytes > 0) SetUsableMemory(memory_bytes, profile);
   return mesh::FormatDeviceProfile(profile);
 }
 

@@ -56,6 +56,9 @@ v1::TrainSpec EncodeTrain(const ir::TrainSpec& spec) {
   wire.set_validation_batches(spec.validation_batches);
   wire.set_compile(spec.compile);
   wire.set_compute_dtype(std::string(ir::DTypeName(spec.compute_dtype)));
+  wire.set_gradient_dtype(std::string(ir::DTypeName(spec.gradient_dtype)));
+  wire.set_loss_scale(spec.loss_scale);
+  wire.set_loss_scale_window(spec.loss_scale_window);
   wire.set_tf32(spec.tf32);
   return wire;
 }
@@ -76,6 +79,15 @@ Result<ir::TrainSpec> DecodeTrain(const v1::TrainSpec& wire) {
     const Result<ir::DType> dtype = ir::ParseDType(wire.compute_dtype());
     if (!dtype) return Fail(dtype.error().WithContext("train.compute_dtype"));
     spec.compute_dtype = *dtype;
+  }
+  if (wire.loss_scale() != 0) {
+    spec.loss_scale = wire.loss_scale();
+    spec.loss_scale_window = wire.loss_scale_window();
+  }
+  if (!wire.gradient_dtype().empty()) {
+    const Result<ir::DType> dtype = ir::ParseDType(wire.gradient_dtype());
+    if (!dtype) return Fail(dtype.error().WithContext("train.gradient_dtype"));
+    spec.gradient_dtype = *dtype;
   }
   return spec;
 }

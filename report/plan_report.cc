@@ -43,11 +43,19 @@ Result<mesh::SharedProfile> ProfileOf(const client::WorkerInfo& worker) {
                                    profile.error().message())));
 }
 
+// "76.00 GiB (80.00 GiB less 4.00 GiB for driver, NCCL and workspaces)".
+std::string MemoryText(const mesh::DeviceProfile& profile, int64_t memory_bytes) {
+  if (memory_bytes == 0) return "memory not limited";
+  const std::string text = FormatBytes(memory_bytes);
+  if (profile.reserve_bytes == 0 || memory_bytes != profile.usable_bytes()) return text;
+  return fmt::format("{} ({} less {} for driver, NCCL and workspaces)", text,
+                     FormatBytes(profile.memory_bytes), FormatBytes(profile.reserve_bytes));
+}
+
 // "cpu, 50 GFLOP/s in f32, memory not limited".
 std::string DeviceText(const mesh::DeviceProfile& profile, int64_t memory_bytes) {
   return fmt::format("{}, {:.0f} GFLOP/s in f32, {}", profile.name,
-                     profile.PeakOf(ir::DType::kF32) / 1e9,
-                     memory_bytes > 0 ? FormatBytes(memory_bytes) : "memory not limited");
+                     profile.PeakOf(ir::DType::kF32) / 1e9, MemoryText(profile, memory_bytes));
 }
 
 }  // namespace

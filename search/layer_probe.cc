@@ -127,7 +127,9 @@ class Prober {
         param_layers_.try_emplace(node.attrs.Str("name"), layer);
       }
       if (node.op != Op::kAdamW && node.op != Op::kSgd) continue;
-      const int layer = param_layers_[graph.producer(node.inputs[0]).attrs.Str("name")];
+      const std::string of = graph.producer(node.inputs[0]).attrs.Str("name");
+      gradient_dtypes_[of] = graph.type(node.inputs[1]).dtype;
+      const int layer = param_layers_[of];
       for (const ValueId input : node.inputs) {
         const Node& state = graph.producer(input);
         if (state.op == Op::kParam) param_layers_.try_emplace(state.attrs.Str("name"), layer);
@@ -268,13 +270,20 @@ class Prober {
         continue;
       }
       if (tensor.space == ir::Space::kDevice) probe.weight_bytes += bytes;
-      probe.gradient_bytes += bytes;
-      ProbedWeight weight = {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name)};
+      ProbedWeight weight = {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name),
+                             GradientBytesOf(tensor)};
+      probe.gradient_bytes += weight.gradient_bytes;
       weight.by_expert = tensor.sharding.UsesAxis(planner::kExpert);
-      if (weight.by_expert) probe.expert_gradient_bytes += bytes;
+      if (weight.by_expert) probe.expert_gradient_bytes += weight.gradient_bytes;
       AddCopy(tensor.name, it->second, weight);
       probe.weights.push_back(std::move(weight));
     }
+  }
+
+  int64_t GradientBytesOf(const StageTensor& param) const {
+    const auto it = gradient_dtypes_.find(param.name);
+    const ir::DType dtype = it == gradient_dtypes_.end() ? param.local_type.dtype : it->second;
+    return param.local_type.elements() * ir::DTypeBytes(dtype);
   }
 
   // On the device: what comes of the host's at a time is little.
@@ -308,7 +317,7 @@ class Prober {
         if (tensor == partition_.tensors.end()) continue;
         LayerProbe& probe = At(node.layer);
         ProbedWeight weight = {tensor->local_type.dims, tensor->local_type.bytes(),
-                               OptimizerBytesOf(name)};
+                               OptimizerBytesOf(name), GradientBytesOf(*tensor)};
         weight.shared = true;
         AddCopy(name, node.layer, weight);
         const int owner = param_layers_.at(name);
@@ -379,6 +388,7 @@ class Prober {
   const std::span<const int> devices_;
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
+  std::map<std::string, ir::DType> gradient_dtypes_;  // by param
   std::map<planner::TensorIndex, Readers> readers_;
   std::set<planner::TensorIndex> read_;  // by microbatches
   std::map<std::string, Copy> copies_;   // by param
@@ -393,6 +403,7 @@ ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
                                   [&](int64_t size) { return size % replicas == 0; });
     if (dim == weight.dims.end() || weight.bytes < planner::kZeroMinBytes) continue;
     (weight.shared ? split.shared_bytes : split.bytes) += weight.bytes;
+    if (!weight.shared) split.gradient_bytes += weight.gradient_bytes;
     (weight.copy_is_shared ? split.shared_copy_bytes : split.copy_bytes) += weight.copy_bytes;
     (weight.shared ? split.shared_optimizer_bytes : split.optimizer_bytes) +=
         weight.optimizer_bytes;
@@ -406,10 +417,10 @@ ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
     }
     if (weight.by_expert) {
       ++split.expert_weights;
-      split.expert_bytes += weight.bytes;
+      split.expert_bytes += weight.gradient_bytes;
       split.expert_renewed_bytes += renewed;
     }
-    split.largest_bytes = std::max(split.largest_bytes, weight.bytes);
+    split.largest_bytes = std::max(split.largest_bytes, weight.gradient_bytes);
     split.largest_gathered_bytes = std::max(
         split.largest_gathered_bytes, weight.copy_bytes > 0 ? weight.copy_bytes : weight.bytes);
     const ir::TensorType type{ir::DType::kF32, weight.dims};

@@ -26,6 +26,7 @@ struct ProbedWeight {
   ir::Dims dims;  // of its local block
   int64_t bytes = 0;
   int64_t optimizer_bytes = 0;
+  int64_t gradient_bytes = 0;
   int64_t copy_bytes = 0;       // in the type of the microbatches, where that is another
   bool shared = false;          // of an earlier layer
   bool copy_is_shared = false;  // an earlier layer reads the copy, too
@@ -70,14 +71,15 @@ struct LayerProbe {
 struct ZeroSplit {
   int weights = 0;  // how many
   int64_t bytes = 0;
+  int64_t gradient_bytes = 0;
   int64_t copy_bytes = 0;
   int64_t optimizer_bytes = 0;
   int shared_weights = 0;  // of earlier layers
   int64_t shared_bytes = 0;
   int64_t shared_copy_bytes = 0;
   int64_t shared_optimizer_bytes = 0;
-  int expert_weights = 0;  // of `weights`, those that the expert axis splits
-  int64_t expert_bytes = 0;
+  int expert_weights = 0;    // of `weights`, those that the expert axis splits
+  int64_t expert_bytes = 0;  // of their gradients
   // Of bytes and shared_bytes, weights of which microbatches read a copy alone.
   int64_t master_bytes = 0;
   int64_t shared_master_bytes = 0;
@@ -86,7 +88,7 @@ struct ZeroSplit {
   int64_t shared_renewed_bytes = 0;
   int64_t expert_renewed_bytes = 0;    // of renewed_bytes
   int64_t largest_renewed_bytes = 0;   // of one weight that is no master
-  int64_t largest_bytes = 0;           // of one weight
+  int64_t largest_bytes = 0;           // of one gradient
   int64_t largest_gathered_bytes = 0;  // of one weight or its copy
   int64_t packed_bytes = 0;            // of the largest whose blocks are no runs of memory
 };

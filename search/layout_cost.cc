@@ -244,17 +244,18 @@ class Coster {
     const StateSetting setting = SettingOf(stage);
     const auto gradients = static_cast<double>(setting.Degree(planner::ZeroKind::kGradients));
     const bool copies = OwnerOfShared(part, probe) != SharedOwner::kSamePart;
-    const auto split = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
+    const auto split = static_cast<double>(zero.gradient_bytes + (copies ? zero.shared_bytes : 0));
     const double weights = zero.weights + (copies ? zero.shared_weights : 0);
     cost.backward_s +=
         count * (CallsSeconds(CollectiveKind::kReduceScatter, split, weights, replicas.gradients) +
                  SumOfBlocks(stage, zero, split / gradients, weights));
     if (layout().zero == 2) return;
     const auto blocks = static_cast<double>(setting.Degree(planner::ZeroKind::kWeights));
+    const auto whole = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
     const auto narrow =
         static_cast<double>(zero.copy_bytes + (copies ? zero.shared_copy_bytes : 0));
     const double seconds =
-        CallsSeconds(CollectiveKind::kAllGather, (narrow > 0 ? narrow : split) / blocks, weights,
+        CallsSeconds(CollectiveKind::kAllGather, (narrow > 0 ? narrow : whole) / blocks, weights,
                      replicas.weights);
     cost.forward_s += count * seconds;
     cost.backward_s += count * seconds;

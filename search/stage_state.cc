@@ -75,7 +75,7 @@ int64_t ExchangedBytes(const LayerProbe& probe, const ZeroSplit& zero,
 
 int64_t OwnGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
                          const StateSetting& setting) {
-  return BlockOf(probe.gradient_bytes, zero.bytes, setting.Degree(ZeroKind::kGradients));
+  return BlockOf(probe.gradient_bytes, zero.gradient_bytes, setting.Degree(ZeroKind::kGradients));
 }
 
 int64_t SharedGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
@@ -114,7 +114,7 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
                Block(probe.optimizer_bytes, zero.optimizer_bytes, ZeroKind::kOptimizer));
   AddGradients(count * OwnGradientBytes(probe, zero, setting_));
   gradients_.bytes += count * (probe.gradient_bytes - probe.expert_gradient_bytes);
-  gradients_.split_bytes += count * (zero.bytes - zero.expert_bytes);
+  gradients_.split_bytes += count * (zero.gradient_bytes - zero.expert_bytes);
   gradients_.renewed_bytes += count * (zero.renewed_bytes - zero.expert_renewed_bytes);
   gradients_.split_weights += count * (zero.weights - zero.expert_weights);
   of_experts_.bytes += count * probe.expert_gradient_bytes;

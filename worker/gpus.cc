@@ -8,14 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "base/gpu_reserve.h"
 #include "base/log.h"
 
 namespace meshwright::worker {
 namespace {
-
-// What plans may use. The rest is for contexts, libraries and what they keep in the device's
-// memory, scratch of kernels (1 GiB for a gradient of attention) and rings of channels.
-constexpr double kUsableShare = 0.88;
 
 // A plan takes all devices of a worker to be equal.
 void WarnOfAnotherName(const device::cuda::Description& first,
@@ -97,7 +94,7 @@ Result<Gpus> FindGpus(int count, std::vector<int> which) {
     gpus.memory_bytes = std::min(gpus.memory_bytes, of(index).memory_bytes);
     WarnOfAnotherName(of(which[0]), of(index));
   }
-  gpus.memory_bytes = static_cast<int64_t>(static_cast<double>(gpus.memory_bytes) * kUsableShare);
+  gpus.memory_bytes -= GpuReserveBytes(gpus.memory_bytes);
   return gpus;
 }
 

@@ -88,15 +88,18 @@ KernelResult MakeReduceSum(const KernelSpec& spec) {
 KernelResult MakeSumSquares(const KernelSpec& spec) {
   const int64_t count = spec.inputs[0].elements();
   const int64_t blocks = BlocksOf(count, kBlockElements);
+  const bool half = spec.inputs[0].dtype == ir::DType::kBF16;
   return MakeFunctionKernel(
-      [count, blocks, partial = std::vector<float>(static_cast<size_t>(blocks))](
+      [count, blocks, half, partial = std::vector<float>(static_cast<size_t>(blocks))](
           const RunContext& context, Inputs inputs, Outputs outputs) mutable -> Status {
-        const float* x = inputs[0].as<float>();
         ParallelRange(context, blocks, 4, [&](int64_t begin, int64_t end) {
+          float* wide = half ? ThreadScratch(kBlockElements) : nullptr;
           for (int64_t i = begin; i < end; ++i) {
             const int64_t first = i * kBlockElements;
-            partial[static_cast<size_t>(i)] =
-                VecDot(x + first, x + first, std::min(kBlockElements, count - first));
+            const int64_t size = std::min(kBlockElements, count - first);
+            if (half) VecWiden(inputs[0].as<uint16_t>() + first, wide, size);
+            const float* x = half ? wide : inputs[0].as<float>() + first;
+            partial[static_cast<size_t>(i)] = VecDot(x, x, size);
           }
         });
         double total = 0;

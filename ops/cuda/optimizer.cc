@@ -1,5 +1,6 @@
 // clip_multiplier, adamw, sgd, divide. A node of adamw or sgd may be the updates of many tensors:
 // group after group of operands and of results.
+#include "ir/loss_scale.h"
 #include "ops/cuda/cuda.h"
 #include "ops/optimizer_math.h"
 
@@ -31,6 +32,7 @@ struct Group {
   const float* lr() const { return inputs.back().as<float>(); }
   bool empty() const { return inputs[0].elements() == 0; }
   FloatType type() const { return TypeOf(*inputs[0].type); }
+  FloatType gradient() const { return TypeOf(*inputs[1].type); }
 
   UpdateTensor tensor() const {
     UpdateTensor tensor;
@@ -50,9 +52,10 @@ struct Group {
 
 // Calls launch(UpdateArgs) for as many groups at once as fit and share their scalars.
 template <typename Launch>
-Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs outputs,
-                const Launch& launch) {
+Code ForUpdates(size_t states, bool skips, const RunContext& context, Inputs inputs,
+                Outputs outputs, const Launch& launch) {
   UpdateArgs args;
+  args.skips = skips;
   args.state = context.state;
   const auto flush = [&] {
     const Code code = args.tensor_count == 0 ? device::cuda::kSuccess : launch(args);
@@ -65,7 +68,8 @@ Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs
                       outputs.subspan(i * (1 + states), 1 + states)};
     if (group.empty()) continue;
     const bool joins = args.tensor_count < kMaxUpdates && args.multiplier == group.multiplier() &&
-                       args.lr == group.lr() && args.type == group.type();
+                       args.lr == group.lr() && args.type == group.type() &&
+                       args.gradient == group.gradient();
     if (!joins) {
       const Code code = flush();
       if (code != device::cuda::kSuccess) return code;
@@ -73,34 +77,39 @@ Code ForUpdates(size_t states, const RunContext& context, Inputs inputs, Outputs
     args.multiplier = group.multiplier();
     args.lr = group.lr();
     args.type = group.type();
+    args.gradient = group.gradient();
     args.tensors[args.tensor_count++] = group.tensor();
   }
   return flush();
 }
 
 KernelResult MakeAdamW(const Maker& maker) {
-  return MakeCall(maker, static_cast<int64_t>(sizeof(AdamWScalars)),
-                  [config = AdamWConfig::From(maker.spec.attrs)](
-                      Kernels& kernels, StreamHandle stream, const RunContext& context,
-                      Inputs inputs, Outputs outputs) {
-                    return ForUpdates(2, context, inputs, outputs, [&](const UpdateArgs& update) {
-                      return kernels.AdamW({update, ScratchOf<AdamWScalars>(context), config.beta1,
-                                            config.beta2, config.eps, config.weight_decay},
-                                           stream);
-                    });
-                  });
+  return MakeCall(
+      maker, static_cast<int64_t>(sizeof(AdamWScalars)),
+      [config = AdamWConfig::From(maker.spec.attrs),
+       skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](Kernels& kernels, StreamHandle stream,
+                                                          const RunContext& context, Inputs inputs,
+                                                          Outputs outputs) {
+        return ForUpdates(2, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
+          return kernels.AdamW({update, ScratchOf<AdamWScalars>(context), config.beta1,
+                                config.beta2, config.eps, config.weight_decay},
+                               stream);
+        });
+      });
 }
 
 KernelResult MakeSgd(const Maker& maker) {
-  return MakeCall(maker, 0,
-                  [config = SgdConfig::From(maker.spec.attrs)](
-                      Kernels& kernels, StreamHandle stream, const RunContext& context,
-                      Inputs inputs, Outputs outputs) {
-                    return ForUpdates(1, context, inputs, outputs, [&](const UpdateArgs& update) {
-                      return kernels.Sgd(
-                          {update, config.momentum, config.weight_decay, config.sign_beta}, stream);
-                    });
-                  });
+  return MakeCall(
+      maker, 0,
+      [config = SgdConfig::From(maker.spec.attrs),
+       skips = maker.spec.attrs.Int(ir::kSkipsAttr) != 0](Kernels& kernels, StreamHandle stream,
+                                                          const RunContext& context, Inputs inputs,
+                                                          Outputs outputs) {
+        return ForUpdates(1, skips, context, inputs, outputs, [&](const UpdateArgs& update) {
+          return kernels.Sgd({update, config.momentum, config.weight_decay, config.sign_beta},
+                             stream);
+        });
+      });
 }
 
 }  // namespace

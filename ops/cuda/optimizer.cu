@@ -24,9 +24,22 @@ __global__ void __launch_bounds__(1) AdamWScalarsKernel(const AdamWArgs args) {
                    static_cast<float>(1.0 / sqrt(1.0 - pow(args.beta2, t)))};
 }
 
+// Of T, or of 16 bits beside f32.
+template <typename T, int N>
+__device__ void LoadGradient(FloatType type, const UpdateTensor& tensor, int64_t at,
+                             float (&g)[N]) {
+  if (sizeof(T) == 2 || type == FloatType::kF32) {
+    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) g[i] = LoadAny(tensor.g, type, at + i);
+}
+
 template <typename T, int N>
 struct AdamWUpdate {
   const AdamWScalars step;
+  const FloatType gradient;
   const float beta1;
   const float beta2;
   const float gain1;  // 1 - beta1
@@ -35,6 +48,7 @@ struct AdamWUpdate {
 
   __device__ explicit AdamWUpdate(const AdamWArgs& args)
       : step(*args.scratch),
+        gradient(args.update.gradient),
         beta1(static_cast<float>(args.beta1)),
         beta2(static_cast<float>(args.beta2)),
         gain1(static_cast<float>(1.0 - args.beta1)),
@@ -44,14 +58,14 @@ struct AdamWUpdate {
   __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
     float p[N], g[N], m[N], v[N];
     LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
-    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    LoadGradient<T, N>(gradient, tensor, at, g);
     LoadUnit<float, N>(tensor.m + at, m);
     LoadUnit<float, N>(tensor.v + at, v);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float gradient = g[i] * step.multiplier;
-      m[i] = beta1 * m[i] + gain1 * gradient;
-      v[i] = beta2 * v[i] + gain2 * gradient * gradient;
+      const float scaled = g[i] * step.multiplier;
+      m[i] = beta1 * m[i] + gain1 * scaled;
+      v[i] = beta2 * v[i] + gain2 * scaled * scaled;
       p[i] = step.keep * p[i] - step.step_size * m[i] / (sqrtf(v[i]) * step.root_scale + eps);
     }
     StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
@@ -72,7 +86,7 @@ struct SgdUpdate {
     const float lr = *args.update.lr;
     float p[N], g[N], m[N];
     LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
-    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    LoadGradient<T, N>(args.update.gradient, tensor, at, g);
     LoadUnit<float, N>(tensor.m + at, m);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -97,7 +111,7 @@ struct LionUpdate {
     const float keep = 1.0f - lr * static_cast<float>(args.weight_decay);
     float p[N], g[N], m[N];
     LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
-    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+    LoadGradient<T, N>(args.update.gradient, tensor, at, g);
     LoadUnit<float, N>(tensor.m + at, m);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -131,18 +145,45 @@ __device__ void ForEachElement(const UpdateArgs& args, const Whole& whole, const
   if (rest < end) one(tensor, rest);
 }
 
+// Where gradients are no numbers all stays: results that are not in place are copies.
+template <typename T>
+struct Keep {
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    static_cast<T*>(tensor.p_to)[at] = static_cast<const T*>(tensor.p)[at];
+    tensor.m_to[at] = tensor.m[at];
+    if (tensor.v_to != nullptr) tensor.v_to[at] = tensor.v[at];
+  }
+};
+
+template <typename T>
+struct KeepUnit {
+  __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
+    for (int i = 0; i < kUnit; ++i) Keep<T>{}(tensor, at + i);
+  }
+};
+
+template <typename T>
+__device__ bool KeepsAll(const UpdateArgs& args) {
+  if (!args.skips || *args.multiplier != 0) return false;
+  ForEachElement(args, KeepUnit<T>{}, Keep<T>{});
+  return true;
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads) AdamWKernel(const AdamWArgs args) {
+  if (KeepsAll<T>(args.update)) return;
   ForEachElement(args.update, AdamWUpdate<T, kUnit>(args), AdamWUpdate<T, 1>(args));
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) SgdKernel(const SgdArgs args) {
+  if (KeepsAll<T>(args.update)) return;
   ForEachElement(args.update, SgdUpdate<T, kUnit>{args}, SgdUpdate<T, 1>{args});
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) LionKernel(const SgdArgs args) {
+  if (KeepsAll<T>(args.update)) return;
   ForEachElement(args.update, LionUpdate<T, kUnit>{args}, LionUpdate<T, 1>{args});
 }
 

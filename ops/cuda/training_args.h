@@ -81,7 +81,9 @@ struct UpdateArgs {
   const float* multiplier = nullptr;
   const float* lr = nullptr;
   const StepState* state = nullptr;
-  FloatType type = FloatType::kF32;  // of p and g
+  FloatType type = FloatType::kF32;      // of p
+  FloatType gradient = FloatType::kF32;  // of g: as p, or of 16 bits beside f32
+  bool skips = false;                    // with a multiplier of 0 all stays as it is
 };
 // The scalars of one step, as in ops/optimizer_math.h.
 struct AdamWScalars {

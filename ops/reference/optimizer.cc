@@ -3,6 +3,7 @@
 
 #include "ops/optimizer_math.h"
 #include "ops/reference/reference.h"
+#include "ops/skipping.h"
 
 namespace meshwright::ops::reference {
 namespace {
@@ -100,9 +101,10 @@ KernelResult MakeOptimizer(const KernelSpec& spec) {
       case ir::Op::kClipMultiplier:
         return MakeClipMultiplier<T>(spec);
       case ir::Op::kAdamW:
-        return MakeAdamW<T>(spec);
+        return Skipping(spec, MakeAdamW<T>(spec));
       default:
-        return SgdConfig::From(spec.attrs).by_sign() ? MakeLion<T>(spec) : MakeSgd<T>(spec);
+        return Skipping(
+            spec, SgdConfig::From(spec.attrs).by_sign() ? MakeLion<T>(spec) : MakeSgd<T>(spec));
     }
   });
 }

@@ -37,6 +37,7 @@ name = "half"
 like = "a100-40g"
 speed = 0.5
 memory_gib = 20
+memory_reserve_gib = 1.5
 memory_gbyte_per_s = 700
 [[profiles]]
 name = "own"
@@ -79,6 +80,8 @@ gbyte_per_s = 1
   const mesh::DeviceProfile& whole = *mesh::KnownDeviceProfiles().at("a100-40g");
   EXPECT_EQ(half.name, "half");
   EXPECT_EQ(half.memory_bytes, int64_t{20} << 30);
+  EXPECT_EQ(half.reserve_bytes, int64_t{3} << 29);
+  EXPECT_EQ(whole.reserve_bytes, int64_t{4} << 30);
   EXPECT_DOUBLE_EQ(half.PeakOf(ir::DType::kBF16), 156e12);
   EXPECT_DOUBLE_EQ(half.RateOf(mesh::KernelClass::kAttention, ir::DType::kBF16, 1e11),
                    whole.RateOf(mesh::KernelClass::kAttention, ir::DType::kBF16, 1e11) / 2);
@@ -97,6 +100,12 @@ TEST(ClusterFile, RefusalsNamePlaceKeyAndWhatWouldDo) {
   EXPECT_THAT(Refusal("[[hosts]]\ndevices = 1\ndevice = \"a100-40gb\"\n"),
               StartsWith("dir/c.toml:3:10: device of [[hosts]] names the unknown device "
                          "'a100-40gb' (did you mean 'a100-40g'?); known: "));
+  EXPECT_THAT(
+      Refusal("[[profiles]]\nname = \"p\"\nlike = \"a100-40g\"\n"
+              "memory_reserve_gib = 40\n" +
+              hosts),
+      StartsWith("dir/c.toml:4:22: memory_reserve_gib of [[profiles]] leaves nothing of the "
+                 "40 GiB that the device has"));
   EXPECT_EQ(Refusal(hosts + "nic_gbyte_per_s = \"fast\"\n"),
             "dir/c.toml:5:19: nic_gbyte_per_s of [[hosts]] must be a number, is 'fast'");
   EXPECT_THAT(Refusal(hosts + "nic_gbyte_per_s = nan\n"), HasSubstr("it must be in (0, "));

@@ -430,7 +430,7 @@ TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
       EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
     }
   }
-  EXPECT_EQ(rows, 78) << "a row of the ranges names no key";
+  EXPECT_EQ(rows, 80) << "a row of the ranges names no key";
   EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
 }
 
@@ -486,6 +486,24 @@ TEST(PrepareJob, Bfloat16IsMixedPrecision) {
                 ir::DType::kF32);
     }
   }
+}
+
+TEST(PrepareJob, GradientsMayWaitInTheTypeOfTheProducts) {
+  const auto prepared = [](std::vector<std::string> overrides) {
+    return PrepareJob(*ParseJobConfig(Source(kJob, std::move(overrides))));
+  };
+  const auto half = prepared({"training.dtype=float16", "training.gradient_dtype=float16",
+                              "training.loss_scale=1024", "training.loss_scale_window=5"});
+  ASSERT_TRUE(half) << half.error();
+  EXPECT_EQ(half->request.train.compute_dtype, ir::DType::kF16);
+  EXPECT_EQ(half->request.train.gradient_dtype, ir::DType::kF16);
+  EXPECT_EQ(half->request.train.loss_scale, 1024);
+  EXPECT_EQ(half->request.train.loss_scale_window, 5);
+  const auto wrong = prepared({"training.gradient_dtype=bfloat16"});
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message().find("training.gradient_dtype is bf16; it must be f32"),
+            std::string::npos)
+      << wrong.error();
 }
 
 TEST(PrepareJob, RefusesModelsThatDoNotFitTheData) {

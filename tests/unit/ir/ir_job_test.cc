@@ -268,14 +268,20 @@ TEST(ValidateJob, LossAndCountHaveOneDType) {
   ExpectRefused(job, {"f32[]", "f64[]", "one dtype"});
 }
 
-TEST(ValidateJob, MixedPrecisionIsBf16OverF32Params) {
+TEST(ValidateJob, MixedPrecisionIsOf16BitsOverF32Params) {
   JobRequest job = Job();
   job.train.compute_dtype = DType::kBF16;
   const Status status = ValidateJob(job);
   EXPECT_TRUE(status.ok()) << status;
-  for (const DType dtype : {DType::kF16, DType::kF64, DType::kI32}) {
+  job.train.gradient_dtype = DType::kF16;
+  ExpectRefused(job, {"train.gradient_dtype is f16", "f32, or bf16"});
+  job.train.compute_dtype = DType::kF16;
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  job.train.gradient_dtype = DType::kF32;
+  for (const DType dtype : {DType::kF64, DType::kI32}) {
     job.train.compute_dtype = dtype;
-    ExpectRefused(job, {"train.compute_dtype is " + std::string(DTypeName(dtype)), "f32 or bf16"});
+    ExpectRefused(job,
+                  {"train.compute_dtype is " + std::string(DTypeName(dtype)), "f32, bf16 or f16"});
   }
   job = Job([](Builder& b, ValueId x) {
     const ValueId w = b.AddOne(Op::kParam, {}, {{"name", "narrow"}}, {{DType::kBF16, {8}}});

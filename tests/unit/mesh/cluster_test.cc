@@ -42,7 +42,7 @@ TEST(TopologyOfCluster, DevicesOfAHostAreNeighboursAndKnowTheirProfile) {
   EXPECT_EQ(topology->devices[27].worker, "old2");
   EXPECT_EQ(topology->ProfileOf(0).name, "h100-80g");
   EXPECT_EQ(topology->ProfileOf(16).name, "v100-32g");
-  EXPECT_EQ(topology->devices[16].memory_bytes, int64_t{32} << 30);
+  EXPECT_EQ(topology->devices[16].memory_bytes, int64_t{28} << 30) << "4 GiB are reserved";
   EXPECT_EQ(topology->hosts.at("old1").group, "old");
   EXPECT_EQ(topology->hosts.at("old1").nic_bytes_per_s, 5e10);
   EXPECT_EQ(SummaryOf(TwoGroups()), "two: 28 devices on 5 hosts");
@@ -52,8 +52,9 @@ TEST(TopologyOfCluster, OwnProfilesComeBeforeTheKnownOnes) {
   Cluster cluster = TwoGroups();
   DeviceProfile own = *KnownDeviceProfiles().at("v100-32g");
   own.memory_bytes = 1 << 20;
+  own.reserve_bytes = 1 << 10;
   cluster.profiles["v100-32g"] = std::make_shared<const DeviceProfile>(own);
-  EXPECT_EQ(TopologyOfCluster(cluster)->devices[16].memory_bytes, 1 << 20);
+  EXPECT_EQ(TopologyOfCluster(cluster)->devices[16].memory_bytes, (1 << 20) - (1 << 10));
 }
 
 TEST(TopologyOfCluster, RefusalsNameWhatIsWrong) {

@@ -217,6 +217,7 @@ TEST(GpuProfileText, IsThePublishedOneWithTheMemoryAndLinksOfTheGpu) {
   ASSERT_TRUE(profile.has_value()) << profile.error();
   EXPECT_EQ(profile->name, "h200-141g");
   EXPECT_EQ(profile->memory_bytes, 120'000'000'000);
+  EXPECT_EQ(profile->reserve_bytes, 0) << "what a worker registers is usable";
   EXPECT_EQ(profile->links, mesh::LinksOfGpu("NVIDIA H200", *profile));
   EXPECT_TRUE(profile->links.process.has_value());
   EXPECT_EQ(*GpuProfileText("cached", "NVIDIA GeForce RTX 4090", 24'000'000'000), "");

@@ -37,6 +37,10 @@ TEST(DescribeDevices, SaysWhatIsAssumed) {
   EXPECT_EQ(DescribeDevices(mixed),
             "2 x a100-40g, 19500 GFLOP/s in f32, 40.00 GiB; 1 x a100-40g, 19500 GFLOP/s in f32, "
             "80.00 GiB");
+  for (mesh::Device& device : mixed.devices) device.memory_bytes = int64_t{36} << 30;
+  EXPECT_EQ(DescribeDevices(mixed),
+            "3 x a100-40g, 19500 GFLOP/s in f32, 36.00 GiB (40.00 GiB less 4.00 GiB for driver, "
+            "NCCL and workspaces)");
 }
 
 TEST(TopologyOf, TakesWhatWorkersMeasured) {

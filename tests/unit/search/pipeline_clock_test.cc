@@ -135,17 +135,18 @@ TEST(ShortestOfNearest, TakesHalfTheProgramsForLessThanAPercent) {
 
 TEST(ZeroSplit, TakesWeightsOfWhichADimDivides) {
   LayerProbe probe;
-  probe.weights = {{{96, 64}, 24576, 49152},
-                   {{7, 50}, 1400, 2800},
-                   {{8}, 32, 64},
-                   {{30, 64}, 7680, 15360, 3840, true}};
+  probe.weights = {{{96, 64}, 24576, 49152, 12288},
+                   {{7, 50}, 1400, 2800, 1400},
+                   {{8}, 32, 64, 32},
+                   {{30, 64}, 7680, 15360, 7680, 3840, true}};
   const ZeroSplit by_eight = SplitOver(probe, 8);
   EXPECT_EQ(by_eight.weights, 1) << "the last of the layer's own is too small to split";
   EXPECT_EQ(by_eight.bytes, 24576);
   EXPECT_EQ(by_eight.optimizer_bytes, 49152);
   EXPECT_EQ(by_eight.shared_bytes, 7680);
   EXPECT_EQ(by_eight.copy_bytes, 3840) << "no earlier layer reads the copy";
-  EXPECT_EQ(by_eight.largest_bytes, 24576);
+  EXPECT_EQ(by_eight.gradient_bytes, 12288) << "of 16 bits";
+  EXPECT_EQ(by_eight.largest_bytes, 12288);
   EXPECT_EQ(by_eight.packed_bytes, 7680) << "30 rows are no multiple of 8: blocks of columns";
   EXPECT_EQ(SplitOver(probe, 36).bytes, 0) << "96 and 64 are no multiples of 36";
   EXPECT_EQ(SplitOver(probe, 25).bytes, 1400);

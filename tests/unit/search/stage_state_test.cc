@@ -19,7 +19,7 @@ LayerProbe Layer() {
 ZeroSplit Split() {
   ZeroSplit split;
   split.weights = 2;
-  split.bytes = 640;
+  split.bytes = split.gradient_bytes = 640;
   split.optimizer_bytes = 1280;
   split.renewed_bytes = 640;
   split.largest_bytes = split.largest_gathered_bytes = split.packed_bytes = 512;
