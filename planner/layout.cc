@@ -71,7 +71,8 @@ std::string Layout::ToString() const {
                     expert() > 1 ? fmt::format(" expert={}", expert()) : "",
                     context() > 1 ? fmt::format(" context={}", context()) : "", tensor(), pipeline);
   } else {
-    text = fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
+    text = fmt::format("pipeline={} meshes={}{}", pipeline, FormatStageDegrees(stage_degrees),
+                       expert() > 1 ? fmt::format(" expert={}", expert()) : "");
   }
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
@@ -161,6 +162,12 @@ std::string FormatStageDegrees(const std::vector<Degrees>& degrees) {
     text += fmt::format("x{}", stage.tensor());
   }
   return text;
+}
+
+void ShareExperts(int64_t degree, Degrees& stage) {
+  const int64_t replicas = stage.data();
+  stage[Axis::kExpert] = std::gcd(std::max<int64_t>(degree, 1), replicas);
+  stage[Axis::kData] = replicas / stage.expert();
 }
 
 void SetStageDegrees(const std::vector<Degrees>& degrees, Layout& layout) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "planner/job_on_axes.h"
 #include "planner/layout.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
@@ -358,8 +359,9 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
         "to compare"));
   }
   ShardingExplainer explainer{input.options, clock};
-  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(input.job));
-  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(input.job, std::move(graph), layout));
+  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes placed, planner::PlaceOnAxes(input.job, layout));
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(placed.job));
+  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(placed.job, std::move(graph), layout));
   const auto costs = MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
   MW_ASSIGN_OR_RETURN(explainer.model,
                       MakeIntraModel(explainer.step.graph, explainer.step.stages,

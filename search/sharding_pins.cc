@@ -147,10 +147,9 @@ Result<std::map<std::string, const ShardingPin*>> MatchPins(const std::vector<Sh
 }
 
 mesh::Mesh MeshOf(const planner::Layout& layout) {
-  mesh::Mesh mesh;
-  if (layout.data() > 1) mesh.axes.push_back({planner::kData, layout.data()});
-  for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) mesh.axes.push_back(axis);
-  return mesh;
+  planner::Layout in_space = layout;
+  in_space.microbatches = 1;
+  return planner::PlanningMesh(in_space);
 }
 
 }  // namespace
