@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "base/check.h"
@@ -131,10 +130,8 @@ Result<std::vector<Degrees>> ParseStageDegrees(const std::string& text) {
     const std::string field(Trim(part));
     std::vector<int64_t> sizes;
     for (const std::string& number : Split(field, 'x')) {
-      int64_t size = 0;
-      const char* const end = number.data() + number.size();
-      const auto [at, error] = std::from_chars(number.data(), end, size);
-      const bool valid = error == std::errc() && at == end && size >= 1 && size <= kMost;
+      const int64_t size = ParseInt(number).value_or(0);
+      const bool valid = size >= 1 && size <= kMost;
       if (!valid) sizes.clear();
       if (!valid) break;
       sizes.push_back(size);

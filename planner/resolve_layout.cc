@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -84,11 +84,10 @@ Status CheckLayers(const Layout& layout, int64_t layer_count) {
                   layout.pipeline, layout.pipeline, layer_count, layer_count));
 }
 
-// 0: it is no number above 0.
+// 0: it is no number above 0 that an int can be.
 int Positive(std::string_view text) {
-  int number = 0;
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && at == text.data() + text.size() ? std::max(number, 0) : 0;
+  const int64_t number = ParseInt(text).value_or(0);
+  return number > 0 && number <= std::numeric_limits<int>::max() ? static_cast<int>(number) : 0;
 }
 
 // "6,5*3" -> {6, 5, 5, 5}.
@@ -294,10 +293,8 @@ std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int
 Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text) {
   std::vector<int64_t> axes;
   for (const std::string& field : Split(text, 'x')) {
-    int64_t size = 0;
-    const char* const end = field.data() + field.size();
-    const auto [at, error] = std::from_chars(field.data(), end, size);
-    if (error != std::errc() || at != end || size < 1 || size > kMostTensor) {
+    const int64_t size = ParseInt(field).value_or(0);
+    if (size < 1 || size > kMostTensor) {
       return Fail(
           InvalidField("parallel.tensor_axes",
                        fmt::format("is '{}': '{}' is no size of an axis; write sizes as in \"2x2\"",

@@ -34,11 +34,6 @@ constexpr double kPriceGap = 1e-3;
 
 size_t At(int i) { return static_cast<size_t>(i); }
 
-bool SumsOverDevices(const Sharding& sharding) {
-  return std::any_of(sharding.partial.begin(), sharding.partial.end(),
-                     [](const auto& entry) { return entry.first != kMicro; });
-}
-
 const char* PhaseText(ir::Phase phase) {
   switch (phase) {
     case ir::Phase::kForward:
@@ -198,36 +193,35 @@ struct ShardingExplainer {
 
   // ---- the plan's own choices ----
 
-  std::map<int, int> ParamChoices(const std::map<std::string, Sharding>& params) const {
+  // The choices of variables of one kind that `same` finds among those that they have.
+  template <typename Same>
+  std::map<int, int> Chosen(VariableKind kind, const Same& same) const {
     std::map<int, int> fixed;
     for (size_t v = 0; v < model.variables.size(); ++v) {
       const Variable& variable = model.variables[v];
-      if (variable.kind != VariableKind::kParam) continue;
-      const auto it = params.find(step.graph.nodes[At(variable.node)].attrs.Str("name"));
-      if (it == params.end()) continue;
-      const auto at = std::find(variable.shardings.begin(), variable.shardings.end(), it->second);
-      if (at != variable.shardings.end()) {
-        fixed[static_cast<int>(v)] = static_cast<int>(at - variable.shardings.begin());
+      for (int c = 0; variable.kind == kind && c < model.problem.choices_of(static_cast<int>(v));
+           ++c) {
+        if (!fixed.contains(static_cast<int>(v)) && same(variable, At(c))) {
+          fixed[static_cast<int>(v)] = c;
+        }
       }
     }
     return fixed;
   }
 
+  std::map<int, int> ParamChoices(const ShardingsByName& params) const {
+    return Chosen(VariableKind::kParam, [&](const Variable& variable, size_t choice) {
+      const auto it = params.find(step.graph.nodes[At(variable.node)].attrs.Str("name"));
+      return it != params.end() && variable.shardings[choice] == it->second;
+    });
+  }
+
   std::map<int, int> NodeChoices(const planner::Strategies& rules) const {
-    std::map<int, int> fixed;
-    for (size_t v = 0; v < model.variables.size(); ++v) {
-      const Variable& variable = model.variables[v];
-      if (variable.kind != VariableKind::kNode) continue;
+    return Chosen(VariableKind::kNode, [&](const Variable& variable, size_t choice) {
       const NodeStrategy& own = rules.nodes[At(variable.node)];
-      const auto same = [&](const NodeStrategy& strategy) {
-        return strategy.operands == own.operands && strategy.results == own.results;
-      };
-      const auto at = std::find_if(variable.strategies.begin(), variable.strategies.end(), same);
-      if (at != variable.strategies.end()) {
-        fixed[static_cast<int>(v)] = static_cast<int>(at - variable.strategies.begin());
-      }
-    }
-    return fixed;
+      const NodeStrategy& strategy = variable.strategies[choice];
+      return strategy.operands == own.operands && strategy.results == own.results;
+    });
   }
 
   // What conversions lie between is the search's in any case; where the rules do what the search

@@ -344,6 +344,11 @@ class ModelMaker {
 
 }  // namespace
 
+bool SumsOverDevices(const Sharding& sharding) {
+  return std::any_of(sharding.partial.begin(), sharding.partial.end(),
+                     [](const auto& entry) { return entry.first != kMicro; });
+}
+
 int IntraModel::ResultIndex(ValueId value) const {
   const std::vector<ValueId>& outputs = graph->producer(value).outputs;
   return static_cast<int>(std::find(outputs.begin(), outputs.end(), value) - outputs.begin());

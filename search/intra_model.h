@@ -17,6 +17,9 @@ namespace meshwright::search {
 
 inline constexpr int kNoVariable = -1;
 
+// Of more than microbatches.
+bool SumsOverDevices(const mesh::Sharding& sharding);
+
 enum class VariableKind : uint8_t { kNode, kParam, kForm };
 
 // One node of the choice problem.

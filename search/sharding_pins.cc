@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/text.h"
@@ -49,8 +48,8 @@ bool ReadDim(std::string_view field, int64_t& size, mesh::AxisList& axes) {
   const std::string_view number = Trim(field.substr(0, brace));
   size = 0;
   if (number != "_") {
-    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), size);
-    if (error != std::errc() || at != number.data() + number.size() || size < 1) return false;
+    size = ParseInt(number).value_or(0);
+    if (size < 1) return false;
   }
   if (brace == std::string_view::npos) return true;
   if (field.back() != '}') return false;
