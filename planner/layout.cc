@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/parse_int.h"
 #include "base/text.h"
 
 namespace meshwright::planner {

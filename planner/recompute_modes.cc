@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/parse_int.h"
 #include "base/text.h"
 
 namespace meshwright::planner {

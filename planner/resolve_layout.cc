@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/parse_int.h"
 #include "base/text.h"
 #include "planner/router_sweep.h"
 #include "planner/zero_levels.h"
@@ -196,11 +197,11 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   for (Degrees& stage : degrees) ShareExperts(wanted.expert, stage);
   SetStageDegrees(degrees, layout);
   if (layout.expert() == std::max<int64_t>(wanted.expert, 1)) return OkStatus();
-  return InvalidField("parallel.expert",
-                      fmt::format("is {}, and no stage of {} has replicas for more than {} of it; "
-                                  "choose that, or a mesh with a multiple of {} replicas",
-                                  wanted.expert, wanted.stage_meshes, layout.expert(),
-                                  wanted.expert));
+  return InvalidField(
+      "parallel.expert",
+      fmt::format("is {}, and no stage of {} has replicas for more than {} of it; "
+                  "choose that, or a mesh with a multiple of {} replicas",
+                  wanted.expert, wanted.stage_meshes, layout.expert(), wanted.expert));
 }
 
 // Parts per stage, of which a schedule has as many whatever the number of stages is; 1: open.

@@ -104,7 +104,8 @@ Result<ZeroGroups> ZeroGroupsOf(const ir::ParallelSpec& pins) {
           level.field,
           fmt::format("is {}, which does not divide the groups of {} replicas that split the {}; "
                       "choose one of {{{}}}",
-                      size, pins.*wider->pin, wider->name, DivisorList(pins.*wider->pin, pins.*wider->pin))));
+                      size, pins.*wider->pin, wider->name,
+                      DivisorList(pins.*wider->pin, pins.*wider->pin))));
     }
     wider = &level;
   }

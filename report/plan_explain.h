@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "mesh/topology.h"
 #include "report/plan_job.h"
-#include "search/explain_plan.h"
+#include "report/plan_reasons.h"
 #include "search/explain_shardings.h"
 
 namespace meshwright::report {
@@ -20,10 +20,10 @@ Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology&
                                 const std::string& subject, bool json, const Clock& clock);
 
 // `step_s`: the forecast of the plan.
-std::string FormatStage(const search::StageExplanation& stage, double step_s);
+std::string FormatStage(const StageExplanation& stage, double step_s);
 std::string FormatShardings(const search::ShardingExplanations& answer, bool by_search);
 
-std::string StagesJson(const std::vector<search::StageExplanation>& stages, double step_s);
+std::string StagesJson(const std::vector<StageExplanation>& stages, double step_s);
 std::string ShardingsJson(const search::ShardingExplanations& answer, bool by_search);
 
 }  // namespace meshwright::report

@@ -1,7 +1,7 @@
 // Shardings by search for a layout that is decided: the chooser that planner::MakePlanOf takes.
 //
-// The layout's degrees are the axes; what divides rows, experts or tokens does so as everywhere, and
-// splits whatever else the search likes of weights, gradients and optimizer state (ZeRO per
+// The layout's degrees are the axes; what divides rows, experts or tokens does so as everywhere,
+// and splits whatever else the search likes of weights, gradients and optimizer state (ZeRO per
 // tensor); "tensor" splits what is cheapest. Seconds are those of MakeModelCosts, the budget is the
 // memory of the smallest device. ZeRO that the job asks for is the least that is split: the
 // optimizer's state (1 and above) and the weights (3) are stored as planner/zero.h stores them.

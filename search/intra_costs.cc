@@ -88,7 +88,8 @@ class CostAdder {
   double StrategySeconds(size_t index, const NodeStrategy& strategy) const {
     const Node& node = model_.NodeAt(index);
     for (size_t o = 0; o < node.inputs.size(); ++o) {
-      if (model_.constant[model_.ProducerOf(node.inputs[o])] && SumsOverDevices(strategy.operands[o]))
+      if (model_.constant[model_.ProducerOf(node.inputs[o])] &&
+          SumsOverDevices(strategy.operands[o]))
         return kForbidden;
     }
     double seconds = costs_.NodeSeconds(*model_.graph, node, strategy, model_.mesh);

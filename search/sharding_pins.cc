@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/parse_int.h"
 #include "base/text.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"

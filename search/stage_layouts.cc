@@ -90,8 +90,8 @@ class StageLayoutFinder {
     for (const SubmeshShape& shape : ShapesOf(device_class)) {
       for (const int64_t tensor : problem_.tensor_degrees) {
         const int64_t data = shape.devices() / (tensor * problem_.context);
-        const bool divides = data > 0 && data * problem_.context * tensor == shape.devices() &&
-                             rows_ % data == 0;
+        const bool divides =
+            data > 0 && data * problem_.context * tensor == shape.devices() && rows_ % data == 0;
         // A tensor group stays on one host.
         if (!divides || tensor > shape.devices_per_host) continue;
         Degrees degrees(data, tensor);

@@ -54,7 +54,7 @@ TEST(FormatShardings, MarksThePlansWayAndSaysWhyOthersLost) {
 }
 
 TEST(FormatStage, SaysWhatMovedBoundariesWouldCost) {
-  search::StageExplanation stage;
+  report::StageExplanation stage;
   stage.stage = 1;
   stage.info.layers = {{3, 5}, {9, 9}};
   stage.info.mesh = {{{"data", 2}}, {DeviceIndex(2), DeviceIndex(3)}};

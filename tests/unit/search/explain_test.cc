@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "report/plan_reasons.h"
 #include "search/choice_problem.h"
-#include "search/explain_plan.h"
 #include "search/explain_shardings.h"
 #include "search/find_layout.h"
 #include "tests/still_clock.h"
@@ -11,6 +11,11 @@
 
 namespace meshwright::search {
 namespace {
+
+using report::BoundaryMove;
+using report::ExplainStage;
+using report::ExplainStageInput;
+using report::StagesOfLayers;
 
 ir::JobRequest SmallJob(int64_t data, int64_t tensor, int64_t pipeline) {
   ir::JobRequest job = SmallGpt2Job(4);

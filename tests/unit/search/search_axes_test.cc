@@ -11,7 +11,7 @@
 #include "models/mixture.h"
 #include "planner/forecast.h"
 #include "planner/resolve_layout.h"
-#include "search/explain_plan.h"
+#include "report/plan_reasons.h"
 #include "search/find_layout.h"
 #include "search/least_memory.h"
 #include "search/open_choices.h"
@@ -19,6 +19,10 @@
 
 namespace meshwright::search {
 namespace {
+
+using report::AxisDecision;
+using report::AxisReason;
+using report::ExplainAxes;
 
 using planner::Axis;
 using planner::Layout;
