@@ -379,14 +379,28 @@ class Finder {
                       zero_groups_ == planner::ZeroGroups{};
     const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
     if (!open || !worth || device_count_ == 1) return OkStatus();
-    for (const int64_t expert : choices_.ExpertDegrees(OpenChoices::kAnyReplicas)) {
-      for (const int64_t context : choices_.ContextDegrees(device_count_)) {
-        for (const bool sequence_parallel : choices_.SequenceModes(2)) {
-          PriceStages(expert, context, sequence_parallel);
-        }
+    for (const auto& [expert, context] : SharesOfStages()) {
+      for (const bool sequence_parallel : choices_.SequenceModes(2)) {
+        PriceStages(expert, context, sequence_parallel);
       }
     }
     return OkStatus();
+  }
+
+  // Degrees of experts and context that are worth a search for stages: the least ones, and those of
+  // the best equal stages; all, where none of these fits.
+  std::set<std::pair<int64_t, int64_t>> SharesOfStages() const {
+    std::set<std::pair<int64_t, int64_t>> shares;
+    const std::vector<int64_t> contexts = choices_.ContextDegrees(device_count_);
+    for (const int64_t expert : choices_.ExpertDegrees(OpenChoices::kAnyReplicas)) {
+      for (const int64_t context : contexts) {
+        if (shares.empty() || found_.best.empty()) shares.emplace(expert, context);
+      }
+    }
+    for (const LayoutCost& cost : found_.best) {
+      shares.emplace(cost.layout.expert(), cost.layout.context());
+    }
+    return shares;
   }
 
   // The best stages of each number of microbatches.

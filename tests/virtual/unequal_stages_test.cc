@@ -111,7 +111,7 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
 TEST(UnequalAxes, ReplicasOfEachStageShareExperts) {
   TinyOptions options;
   options.family = "mixtral";
-  options.layers = 2;
+  options.layers = 4;
   options.batch = 24;
   ExpectAsOneDevice(options, kExpertCases);
 }
