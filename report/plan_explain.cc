@@ -18,9 +18,6 @@
 namespace meshwright::report {
 namespace {
 
-using search::ShardingAlternative;
-using search::ShardingCosts;
-
 constexpr size_t kShownNames = 3;
 // Costs that differ by less are as good; they are solved to a thousandth.
 constexpr double kEqualShare = 2e-3;
@@ -118,7 +115,7 @@ std::string ReasonOf(const ShardingAlternative& row, const ShardingAlternative& 
 }
 
 // The row of the plan, or an empty one.
-ShardingAlternative ChosenOf(const search::ShardingExplanation& table) {
+ShardingAlternative ChosenOf(const ShardingExplanation& table) {
   for (const ShardingAlternative& row : table.alternatives) {
     if (row.chosen) return row;
   }
@@ -152,7 +149,7 @@ std::vector<std::string> AlternativeRow(const ShardingAlternative& row,
           row.text};
 }
 
-std::string TableText(const search::ShardingExplanation& table) {
+std::string TableText(const ShardingExplanation& table) {
   std::string text = table.name;
   if (table.alike.size() > 1) {
     const std::vector<std::string> shown(
@@ -257,9 +254,9 @@ std::string FormatStage(const StageExplanation& stage, double step_s) {
   return text + MovesText(stage, step_s);
 }
 
-std::string FormatShardings(const search::ShardingExplanations& answer, bool by_search) {
+std::string FormatShardings(const ShardingExplanations& answer, bool by_search) {
   std::string text;
-  for (const search::ShardingExplanation& table : answer.tables) {
+  for (const ShardingExplanation& table : answer.tables) {
     text += (text.empty() ? "" : "\n") + TableText(table);
   }
   if (answer.left_out > 0) {
@@ -283,9 +280,9 @@ std::string StagesJson(const std::vector<StageExplanation>& stages, double step_
   return IndentedJson({{"step_s", step_s}, {"stages", objects}});
 }
 
-std::string ShardingsJson(const search::ShardingExplanations& answer, bool by_search) {
+std::string ShardingsJson(const ShardingExplanations& answer, bool by_search) {
   nlohmann::ordered_json tables = nlohmann::ordered_json::array();
-  for (const search::ShardingExplanation& table : answer.tables) {
+  for (const ShardingExplanation& table : answer.tables) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     const ShardingAlternative chosen = ChosenOf(table);
     for (const ShardingAlternative& row : table.alternatives) {
@@ -320,9 +317,8 @@ Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology&
     }
     return json ? StagesJson(stages, step_s) : text;
   }
-  const search::ExplainShardingsInput input{job, topology, plan, {.by_search = by_search}};
-  MW_ASSIGN_OR_RETURN(const search::ShardingExplanations answer,
-                      search::ExplainShardings(input, subject, clock));
+  const ExplainShardingsInput input{job, topology, plan, {.by_search = by_search}};
+  MW_ASSIGN_OR_RETURN(const ShardingExplanations answer, ExplainShardings(input, subject, clock));
   return json ? ShardingsJson(answer, by_search) : FormatShardings(answer, by_search);
 }
 

@@ -1,4 +1,4 @@
-#include "search/explain_shardings.h"
+#include "report/sharding_reasons.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +20,7 @@
 #include "search/find_shardings.h"
 #include "search/intra_model.h"
 
-namespace meshwright::search {
+namespace meshwright::report {
 namespace {
 
 using ir::Node;
@@ -28,6 +28,19 @@ using mesh::Sharding;
 using planner::kMicro;
 using planner::NodeStrategy;
 using planner::WithoutAxis;
+using search::ChoiceAnswer;
+using search::ChoiceEdge;
+using search::ChoiceProblem;
+using search::EvaluateChoices;
+using search::IntraModel;
+using search::kForbidden;
+using search::kNoVariable;
+using search::SolveChoices;
+using search::SolveOptions;
+using search::SumsOverDevices;
+using search::Variable;
+using search::VariableKind;
+using search::WithoutMoments;
 
 // Near enough to the best to tell alternatives apart.
 constexpr double kPriceGap = 1e-3;
@@ -356,10 +369,11 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
   MW_ASSIGN_OR_RETURN(const planner::JobOnAxes placed, planner::PlaceOnAxes(input.job, layout));
   MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(placed.job));
   MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(placed.job, std::move(graph), layout));
-  const auto costs = MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
-  MW_ASSIGN_OR_RETURN(explainer.model,
-                      MakeIntraModel(explainer.step.graph, explainer.step.stages,
-                                     IntraOptionsOf(input.topology, layout, 1), *costs));
+  const auto costs = search::MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
+  MW_ASSIGN_OR_RETURN(
+      explainer.model,
+      search::MakeIntraModel(explainer.step.graph, explainer.step.stages,
+                             search::IntraOptionsOf(input.topology, layout, 1), *costs));
   explainer.AddNames();
   MW_ASSIGN_OR_RETURN(const std::vector<int> matches, explainer.Matches(pattern));
   MW_TRY(explainer.FindChosen(input.plan, !input.job.parallel.sharding_pins.empty()));
@@ -375,4 +389,4 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
   return answer;
 }
 
-}  // namespace meshwright::search
+}  // namespace meshwright::report
