@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 
 namespace meshwright {
@@ -30,6 +31,13 @@ std::vector<std::string> Split(std::string_view text, char separator) {
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
   return fmt::format("{}", fmt::join(parts, separator));
+}
+
+std::optional<int64_t> ParseInt(std::string_view text) {
+  int64_t number = 0;
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || at != text.data() + text.size()) return std::nullopt;
+  return number;
 }
 
 std::string_view Trim(std::string_view text) {

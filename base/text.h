@@ -12,6 +12,8 @@ namespace meshwright {
 // Pieces between separators, empty ones kept: "a,,b" -> {"a", "", "b"}; "" -> {""}.
 std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+// A decimal number that is all of the text; none: it is no such number, or too large.
+std::optional<int64_t> ParseInt(std::string_view text);
 // Without spaces, tabs and line ends at both sides.
 std::string_view Trim(std::string_view text);
 

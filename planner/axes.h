@@ -44,6 +44,14 @@ constexpr AxisRole RoleOf(std::string_view name) {
   return AxisRole::kRows;  // microbatches
 }
 
+// The first axis of a role.
+constexpr Axis AxisOf(AxisRole role) {
+  for (const AxisKind& kind : kAxisKinds) {
+    if (kind.role == role) return kind.axis;
+  }
+  return Axis::kData;
+}
+
 // Whether devices along the axis have rows of the batch of their own.
 constexpr bool SplitsRows(AxisRole role) {
   return role == AxisRole::kRows || role == AxisRole::kExperts;

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/parse_int.h"
 #include "base/text.h"
 
 namespace meshwright::planner {
@@ -71,7 +71,8 @@ std::string Layout::ToString() const {
                     expert() > 1 ? fmt::format(" expert={}", expert()) : "",
                     context() > 1 ? fmt::format(" context={}", context()) : "", tensor(), pipeline);
   } else {
-    text = fmt::format("pipeline={} meshes={}", pipeline, FormatStageDegrees(stage_degrees));
+    text = fmt::format("pipeline={} meshes={}{}", pipeline, FormatStageDegrees(stage_degrees),
+                       expert() > 1 ? fmt::format(" expert={}", expert()) : "");
   }
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
@@ -130,10 +131,8 @@ Result<std::vector<Degrees>> ParseStageDegrees(const std::string& text) {
     const std::string field(Trim(part));
     std::vector<int64_t> sizes;
     for (const std::string& number : Split(field, 'x')) {
-      int64_t size = 0;
-      const char* const end = number.data() + number.size();
-      const auto [at, error] = std::from_chars(number.data(), end, size);
-      const bool valid = error == std::errc() && at == end && size >= 1 && size <= kMost;
+      const int64_t size = ParseInt(number).value_or(0);
+      const bool valid = size >= 1 && size <= kMost;
       if (!valid) sizes.clear();
       if (!valid) break;
       sizes.push_back(size);
@@ -161,6 +160,12 @@ std::string FormatStageDegrees(const std::vector<Degrees>& degrees) {
     text += fmt::format("x{}", stage.tensor());
   }
   return text;
+}
+
+void ShareExperts(int64_t degree, Degrees& stage) {
+  const int64_t replicas = stage.data();
+  stage[Axis::kExpert] = std::gcd(std::max<int64_t>(degree, 1), replicas);
+  stage[Axis::kData] = replicas / stage.expert();
 }
 
 void SetStageDegrees(const std::vector<Degrees>& degrees, Layout& layout) {

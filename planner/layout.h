@@ -78,6 +78,10 @@ std::string FormatStageDegrees(const std::vector<Degrees>& degrees);
 // "0-3,7": the cluster's devices that run programs [first, first + count).
 std::string FormatDevices(const Layout& layout, int64_t first, int64_t count);
 
+// Of a stage's replicas as many share experts as they have in common with `degree`: common
+// multiples of stages that differ then divide what each stage's replicas divide.
+void ShareExperts(int64_t degree, Degrees& stage);
+
 // Writes degrees of stages into a layout, with the least common multiples; equal ones are those of
 // every stage. REQUIRES: one per stage.
 void SetStageDegrees(const std::vector<Degrees>& degrees, Layout& layout);

@@ -15,7 +15,6 @@
 #include "planner/memory.h"
 #include "planner/tiers.h"
 #include "planner/vocabulary_schedule.h"
-#include "planner/zero_levels.h"
 
 namespace meshwright::planner {
 namespace {
@@ -473,20 +472,8 @@ Result<std::vector<Program>> LowerAll(const LowerInput& input, const LoweringInd
 }  // namespace
 
 mesh::Mesh StageMesh(const Layout& layout, int stage) {
-  mesh::Mesh mesh;
   const Degrees& degrees = layout.DegreesOf(stage);
-  for (const AxisKind& kind : kAxisKinds) {
-    const int64_t size = degrees[kind.axis];
-    if (kind.axis == Axis::kTensor && !layout.tensor_axes.empty()) {
-      for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
-    } else if (kind.axis == Axis::kContext) {
-      for (const ir::MeshAxis& axis : ContextAxes(layout, size)) mesh.axes.push_back(axis);
-    } else if (kind.axis == Axis::kData) {
-      for (const ir::MeshAxis& axis : DataAxes(layout, size)) mesh.axes.push_back(axis);
-    } else if (size > 1 || kind.axis == Axis::kTensor) {
-      mesh.axes.push_back({kind.name, size});
-    }
-  }
+  mesh::Mesh mesh{StageAxes(layout, degrees), {}};
   const int64_t first = layout.FirstDevice(stage);
   for (int64_t i = 0; i < degrees.device_count(); ++i) {
     mesh.devices.push_back(DeviceIndex(static_cast<int32_t>(first + i)));

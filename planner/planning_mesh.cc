@@ -21,40 +21,43 @@ std::vector<ir::MeshAxis> TensorAxes(const Layout& layout) {
   return axes;
 }
 
-std::vector<ir::MeshAxis> ContextAxes(const Layout& layout, int64_t context) {
+std::vector<ir::MeshAxis> StageAxes(const Layout& layout, const Degrees& degrees) {
   std::vector<ir::MeshAxis> axes;
-  const int64_t heads = context > 1 ? layout.context_heads : 1;
-  if (context / heads > 1) axes.push_back({kContext, context / heads});
-  if (heads > 1) axes.push_back({kContextHeads, heads});
+  const auto add = [&](const std::vector<ir::MeshAxis>& own) {
+    axes.insert(axes.end(), own.begin(), own.end());
+  };
+  for (const AxisKind& kind : kAxisKinds) {
+    const int64_t size = degrees[kind.axis];
+    if (kind.axis == Axis::kData) {
+      add(DataAxes(layout, size));
+    } else if (kind.axis == Axis::kContext && layout.context_heads > 1 && size > 1) {
+      if (size > layout.context_heads) add({{kContext, size / layout.context_heads}});
+      add({{kContextHeads, layout.context_heads}});
+    } else if (kind.axis == Axis::kTensor && !layout.tensor_axes.empty()) {
+      add(TensorAxes(layout));
+    } else if (size > 1 || kind.axis == Axis::kTensor) {
+      add({{kind.name, size}});
+    }
+  }
   return axes;
 }
 
-mesh::Mesh PlanningMesh(const Layout& layout) {
-  mesh::Mesh mesh;
-  if (layout.microbatches > 1) mesh.axes.push_back({kMicro, layout.microbatches});
-  for (const AxisKind& kind : kAxisKinds) {
-    if (kind.axis == Axis::kTensor) {
-      for (const ir::MeshAxis& axis : TensorAxes(layout)) mesh.axes.push_back(axis);
-    } else if (kind.axis == Axis::kContext) {
-      for (const ir::MeshAxis& axis : ContextAxes(layout, layout.context())) {
-        mesh.axes.push_back(axis);
-      }
-    } else if (kind.axis == Axis::kData && layout.degrees[kind.axis] > 1) {
-      for (const ir::MeshAxis& axis : DataAxes(layout, layout.degrees[kind.axis])) {
-        mesh.axes.push_back(axis);
-      }
-    } else if (layout.degrees[kind.axis] > 1) {
-      mesh.axes.push_back({kind.name, layout.degrees[kind.axis]});
-    }
-  }
+namespace {
+
+mesh::Mesh PlanningMesh(const Layout& layout, const Degrees& degrees) {
+  mesh::Mesh mesh{{{kMicro, layout.microbatches}}, {}};
+  const std::vector<ir::MeshAxis> axes = StageAxes(layout, degrees);
+  mesh.axes.insert(mesh.axes.end(), axes.begin(), axes.end());
+  std::erase_if(mesh.axes, [](const ir::MeshAxis& axis) { return axis.size == 1; });
   return mesh;
 }
 
+}  // namespace
+
+mesh::Mesh PlanningMesh(const Layout& layout) { return PlanningMesh(layout, layout.degrees); }
+
 mesh::Mesh PlanningMesh(const Layout& layout, int stage) {
-  Layout own = layout;
-  own.degrees = layout.DegreesOf(stage);
-  own.stage_degrees.clear();
-  return PlanningMesh(own);
+  return PlanningMesh(layout, layout.DegreesOf(stage));
 }
 
 Sharding OnMesh(Sharding sharding, const mesh::Mesh& mesh) {

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/parse_int.h"
 #include "base/text.h"
 
 namespace meshwright::planner {
@@ -28,18 +29,12 @@ const char* ModeName(Recompute mode) {
 
 // "3" or "0-5".
 std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
-  const auto number = [](std::string_view part) -> std::optional<int> {
-    int value = 0;
-    const char* const end = part.data() + part.size();
-    const auto [at, error] = std::from_chars(part.data(), end, value);
-    if (error != std::errc() || at != end || value < 0) return std::nullopt;
-    return value;
-  };
   const size_t dash = text.find('-');
-  const auto first = number(text.substr(0, dash));
-  const auto last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
-  if (!first || !last || *first > *last) return std::nullopt;
-  return std::pair(*first, *last);
+  const auto first = ParseInt(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : ParseInt(text.substr(dash + 1));
+  if (!first || !last || *first < 0 || *first > *last) return std::nullopt;
+  if (*last > std::numeric_limits<int>::max()) return std::nullopt;
+  return std::pair(static_cast<int>(*first), static_cast<int>(*last));
 }
 
 std::optional<Recompute> ModeNamed(std::string_view name) {

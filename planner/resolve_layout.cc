@@ -4,10 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 #include <numeric>
 #include <vector>
 
+#include "base/parse_int.h"
 #include "base/text.h"
 #include "planner/router_sweep.h"
 #include "planner/zero_levels.h"
@@ -84,11 +85,10 @@ Status CheckLayers(const Layout& layout, int64_t layer_count) {
                   layout.pipeline, layout.pipeline, layer_count, layer_count));
 }
 
-// 0: it is no number above 0.
+// 0: it is no number above 0 that an int can be.
 int Positive(std::string_view text) {
-  int number = 0;
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && at == text.data() + text.size() ? std::max(number, 0) : 0;
+  const int64_t number = ParseInt(text).value_or(0);
+  return number > 0 && number <= std::numeric_limits<int>::max() ? static_cast<int>(number) : 0;
 }
 
 // "6,5*3" -> {6, 5, 5, 5}.
@@ -178,7 +178,7 @@ Status TakeTensorAxes(const ir::ParallelSpec& wanted, Layout& layout) {
 // Meshes of stages say what degrees would say otherwise.
 Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
   if (wanted.stage_meshes.empty()) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const std::vector<Degrees> degrees, ParseStageDegrees(wanted.stage_meshes));
+  MW_ASSIGN_OR_RETURN(std::vector<Degrees> degrees, ParseStageDegrees(wanted.stage_meshes));
   const bool other_count =
       wanted.pipeline > 0 && wanted.pipeline != static_cast<int64_t>(degrees.size());
   if (wanted.data > 0 || wanted.tensor > 0 || wanted.context > 1 || other_count) {
@@ -194,8 +194,14 @@ Status TakeStageMeshes(const ir::ParallelSpec& wanted, Layout& layout) {
         fmt::format("is '{}', {} meshes, but {} is given, too; leave one of them open",
                     wanted.stage_meshes, degrees.size(), fmt::join(given, " and ")));
   }
+  for (Degrees& stage : degrees) ShareExperts(wanted.expert, stage);
   SetStageDegrees(degrees, layout);
-  return OkStatus();
+  if (layout.expert() == std::max<int64_t>(wanted.expert, 1)) return OkStatus();
+  return InvalidField(
+      "parallel.expert",
+      fmt::format("is {}, and no stage of {} has replicas for more than {} of it; "
+                  "choose that, or a mesh with a multiple of {} replicas",
+                  wanted.expert, wanted.stage_meshes, layout.expert(), wanted.expert));
 }
 
 // Parts per stage, of which a schedule has as many whatever the number of stages is; 1: open.
@@ -252,7 +258,7 @@ std::string DivisorList(int64_t n, int64_t limit) {
 void PinDegrees(const Layout& layout, ir::ParallelSpec& spec) {
   const bool equal = layout.stage_degrees.empty();
   spec.data = equal ? layout.data() : 0;
-  spec.expert = equal ? layout.expert() : 0;
+  spec.expert = layout.expert();
   spec.context = equal ? layout.context() : 0;
   spec.tensor = equal ? layout.tensor() : 0;
   spec.stage_meshes = FormatStageDegrees(layout.stage_degrees);
@@ -288,10 +294,8 @@ std::string IdleDevicesNote(const ir::JobRequest& job, const Layout& layout, int
 Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text) {
   std::vector<int64_t> axes;
   for (const std::string& field : Split(text, 'x')) {
-    int64_t size = 0;
-    const char* const end = field.data() + field.size();
-    const auto [at, error] = std::from_chars(field.data(), end, size);
-    if (error != std::errc() || at != end || size < 1 || size > kMostTensor) {
+    const int64_t size = ParseInt(field).value_or(0);
+    if (size < 1 || size > kMostTensor) {
       return Fail(
           InvalidField("parallel.tensor_axes",
                        fmt::format("is '{}': '{}' is no size of an axis; write sizes as in \"2x2\"",
@@ -349,11 +353,6 @@ Result<Layout> ResolveLayout(const ir::JobRequest& job, int64_t device_count, in
     const int64_t rest = device_count / (layout.degrees.per_replica() * layout.pipeline);
     layout.degrees[Axis::kData] = rest < 1 ? 1 : LargestDivisor(batch, rest);
     MW_TRY(TakeExperts(wanted, layout));
-  } else if (wanted.expert > 1) {
-    return Fail(InvalidField("parallel.expert",
-                             fmt::format("is {}, and stages have meshes of their own; leave one of "
-                                         "the two out",
-                                         wanted.expert)));
   }
   MW_TRY(CheckZeroGroups(layout));
   MW_TRY(CheckDevices(layout, device_count));

@@ -54,10 +54,11 @@ struct Strategies {
 
 // The axes of a tensor group, of size > 1.
 std::vector<ir::MeshAxis> TensorAxes(const Layout& layout);
-// The axes of `context` devices that share rows, of size > 1. Those that share heads in a ring are
-// the last one.
+// Of the devices that share rows, those that share heads in a ring are the last axis.
 inline constexpr char kContextHeads[] = "context2";
-std::vector<ir::MeshAxis> ContextAxes(const Layout& layout, int64_t context);
+// All axes of a stage of these degrees, in the order of kAxisKinds; of size 1 are data and tensor
+// at most.
+std::vector<ir::MeshAxis> StageAxes(const Layout& layout, const Degrees& degrees);
 
 // The mesh that shardings refer to: axes of size > 1 among micro, data, context, tensor (no
 // devices). Where stages differ, what these sizes divide is divided by the sizes of every stage.

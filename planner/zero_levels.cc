@@ -1,12 +1,13 @@
 #include "planner/zero_levels.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <utility>
+
+#include "planner/resolve_layout.h"
 
 namespace meshwright::planner {
 namespace {
@@ -22,14 +23,6 @@ constexpr std::array<ZeroLevel, 3> kLevels = {{
     {ZeroKind::kWeights, "weights", 3, &ZeroGroups::weights, &ir::ParallelSpec::zero_weights,
      "parallel.zero_weights"},
 }};
-
-std::string Divisors(int64_t n) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d <= n && divisors.size() < 16; ++d) {
-    if (n % d == 0) divisors.push_back(d);
-  }
-  return fmt::format("{}", fmt::join(divisors, ", "));
-}
 
 }  // namespace
 
@@ -111,7 +104,8 @@ Result<ZeroGroups> ZeroGroupsOf(const ir::ParallelSpec& pins) {
           level.field,
           fmt::format("is {}, which does not divide the groups of {} replicas that split the {}; "
                       "choose one of {{{}}}",
-                      size, pins.*wider->pin, wider->name, Divisors(pins.*wider->pin))));
+                      size, pins.*wider->pin, wider->name,
+                      DivisorList(pins.*wider->pin, pins.*wider->pin))));
     }
     wider = &level;
   }
@@ -128,7 +122,7 @@ Status CheckZeroGroups(const Layout& layout) {
         fmt::format("is {}, which does not divide the {} replicas{}; choose one of "
                     "{{{}}}",
                     size, replicas, layout.expert() > 1 ? " that hold the same experts" : "",
-                    Divisors(replicas)));
+                    DivisorList(replicas, replicas)));
   }
   return OkStatus();
 }

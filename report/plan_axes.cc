@@ -13,9 +13,6 @@
 namespace meshwright::report {
 namespace {
 
-using search::AxisDecision;
-using search::AxisReason;
-
 // Steps that differ by less are as long (report/plan_explain.cc).
 constexpr double kSameStep = 5e-3;
 
@@ -80,8 +77,7 @@ std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s,
   MW_CHECK(!reasons.empty() && step_s > 0) << reasons.size() << " axes of a step of " << step_s;
   std::vector<std::vector<std::string>> rows;
   for (const AxisReason& reason : reasons) {
-    rows.push_back(
-        {reason.axis, reason.degree, search::AxisDecisionName(reason.decision), WhyOf(reason)});
+    rows.push_back({reason.axis, reason.degree, AxisDecisionName(reason.decision), WhyOf(reason)});
   }
   return FormatTable({"AXIS", "DEGREE", "DECIDED", "WHY"}, rows) +
          fmt::format(
@@ -97,7 +93,7 @@ std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s,
   for (const AxisReason& reason : reasons) {
     nlohmann::ordered_json object = {{"axis", reason.axis},
                                      {"degree", reason.degree},
-                                     {"decided", search::AxisDecisionName(reason.decision)},
+                                     {"decided", AxisDecisionName(reason.decision)},
                                      {"key", reason.key},
                                      {"why", WhyOf(reason)}};
     if (!reason.other.empty()) object["other"] = reason.other;
@@ -120,9 +116,9 @@ std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s,
 
 std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& topology, bool json,
                             int64_t timeout_ms, const Clock& clock) {
-  const search::ExplainAxesInput input{planned.prepared.request, topology, planned.plan(),
-                                       planned.forecast, timeout_ms};
-  const std::vector<AxisReason> reasons = search::ExplainAxes(input, clock);
+  const ExplainAxesInput input{planned.prepared.request, topology, planned.plan(), planned.forecast,
+                               timeout_ms};
+  const std::vector<AxisReason> reasons = ExplainAxes(input, clock);
   const double step_s = planned.forecast.step_s;
   const search::DeciderCounts& deciders = planned.found.found.deciders;
   if (json) return AxesJson(reasons, step_s, deciders);

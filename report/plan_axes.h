@@ -1,4 +1,4 @@
-// Why a plan uses each axis or does not (search/explain_plan.h), for people and as JSON:
+// Why a plan uses each axis or does not (report/plan_reasons.h), for people and as JSON:
 // `meshwright plan explain JOB`.
 //
 // Thread rule: pure functions.
@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "mesh/topology.h"
 #include "report/plan_job.h"
+#include "report/plan_reasons.h"
 #include "search/deciders.h"
-#include "search/explain_plan.h"
 
 namespace meshwright::report {
 
@@ -20,15 +20,15 @@ std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& top
                             int64_t timeout_ms, const Clock& clock);
 
 // A line per axis, and how often each solver and rule decided something of the plan.
-std::string FormatAxes(const std::vector<search::AxisReason>& reasons, double step_s,
+std::string FormatAxes(const std::vector<AxisReason>& reasons, double step_s,
                        const search::DeciderCounts& deciders);
-std::string AxesJson(const std::vector<search::AxisReason>& reasons, double step_s,
+std::string AxesJson(const std::vector<AxisReason>& reasons, double step_s,
                      const search::DeciderCounts& deciders);
 
 // Whether collectives run beside what computes, and why not, as a line; "" where there are none.
 std::string OverlapLine(const planner::Plan& plan, const planner::Forecast& forecast);
 
 // Why the degree is what it is, as a sentence.
-std::string WhyOf(const search::AxisReason& reason);
+std::string WhyOf(const AxisReason& reason);
 
 }  // namespace meshwright::report

@@ -18,9 +18,6 @@
 namespace meshwright::report {
 namespace {
 
-using search::ShardingAlternative;
-using search::ShardingCosts;
-
 constexpr size_t kShownNames = 3;
 // Costs that differ by less are as good; they are solved to a thousandth.
 constexpr double kEqualShare = 2e-3;
@@ -54,7 +51,7 @@ Result<std::optional<std::vector<int>>> StagesNamed(const planner::Plan& plan,
         subject)));
   }
   if (stage) return std::optional(std::vector<int>{*first});
-  MW_ASSIGN_OR_RETURN(std::vector<int> stages, search::StagesOfLayers(plan, *first, *last));
+  MW_ASSIGN_OR_RETURN(std::vector<int> stages, StagesOfLayers(plan, *first, *last));
   return std::optional(std::move(stages));
 }
 
@@ -70,13 +67,13 @@ std::string RangesText(const planner::StageInfo& info) {
   return fmt::format("{}", fmt::join(ranges, ", "));
 }
 
-std::string MovesText(const search::StageExplanation& stage, double step_s) {
+std::string MovesText(const StageExplanation& stage, double step_s) {
   if (stage.moves.empty()) {
     return "why here   the stage has no boundary that a layer could cross\n";
   }
   std::vector<std::vector<std::string>> rows;
   bool best = true;
-  for (const search::BoundaryMove& move : stage.moves) {
+  for (const BoundaryMove& move : stage.moves) {
     const std::string what = fmt::format("layer {} from stage {} to stage {}", move.layer,
                                          move.from_stage, move.to_stage);
     if (!move.refused.empty()) {
@@ -118,7 +115,7 @@ std::string ReasonOf(const ShardingAlternative& row, const ShardingAlternative& 
 }
 
 // The row of the plan, or an empty one.
-ShardingAlternative ChosenOf(const search::ShardingExplanation& table) {
+ShardingAlternative ChosenOf(const ShardingExplanation& table) {
   for (const ShardingAlternative& row : table.alternatives) {
     if (row.chosen) return row;
   }
@@ -152,7 +149,7 @@ std::vector<std::string> AlternativeRow(const ShardingAlternative& row,
           row.text};
 }
 
-std::string TableText(const search::ShardingExplanation& table) {
+std::string TableText(const ShardingExplanation& table) {
   std::string text = table.name;
   if (table.alike.size() > 1) {
     const std::vector<std::string> shown(
@@ -193,12 +190,12 @@ nlohmann::ordered_json AlternativeObject(const ShardingAlternative& row,
   return object;
 }
 
-nlohmann::ordered_json StageObject(const search::StageExplanation& stage) {
+nlohmann::ordered_json StageObject(const StageExplanation& stage) {
   MW_CHECK(!stage.info.mesh.devices.empty()) << "stage " << stage.stage << " has no device";
   nlohmann::ordered_json kinds = nlohmann::ordered_json::object();
   for (const auto& [kind, bytes] : stage.memory.bytes) kinds[ir::MemoryKindName(kind)] = bytes;
   nlohmann::ordered_json moves = nlohmann::ordered_json::array();
-  for (const search::BoundaryMove& move : stage.moves) {
+  for (const BoundaryMove& move : stage.moves) {
     nlohmann::ordered_json object = {
         {"layer", move.layer}, {"from_stage", move.from_stage}, {"to_stage", move.to_stage}};
     object["fits"] = move.refused.empty();
@@ -228,7 +225,7 @@ std::string IndentedJson(const nlohmann::ordered_json& object) {
 
 }  // namespace
 
-std::string FormatStage(const search::StageExplanation& stage, double step_s) {
+std::string FormatStage(const StageExplanation& stage, double step_s) {
   const mesh::Mesh& mesh = stage.info.mesh;
   MW_CHECK(!mesh.devices.empty()) << "stage " << stage.stage << " has no device";
   std::string axes;
@@ -257,9 +254,9 @@ std::string FormatStage(const search::StageExplanation& stage, double step_s) {
   return text + MovesText(stage, step_s);
 }
 
-std::string FormatShardings(const search::ShardingExplanations& answer, bool by_search) {
+std::string FormatShardings(const ShardingExplanations& answer, bool by_search) {
   std::string text;
-  for (const search::ShardingExplanation& table : answer.tables) {
+  for (const ShardingExplanation& table : answer.tables) {
     text += (text.empty() ? "" : "\n") + TableText(table);
   }
   if (answer.left_out > 0) {
@@ -277,15 +274,15 @@ std::string FormatShardings(const search::ShardingExplanations& answer, bool by_
              FormatDuration(planned.reshard_s));
 }
 
-std::string StagesJson(const std::vector<search::StageExplanation>& stages, double step_s) {
+std::string StagesJson(const std::vector<StageExplanation>& stages, double step_s) {
   nlohmann::ordered_json objects = nlohmann::ordered_json::array();
-  for (const search::StageExplanation& stage : stages) objects.push_back(StageObject(stage));
+  for (const StageExplanation& stage : stages) objects.push_back(StageObject(stage));
   return IndentedJson({{"step_s", step_s}, {"stages", objects}});
 }
 
-std::string ShardingsJson(const search::ShardingExplanations& answer, bool by_search) {
+std::string ShardingsJson(const ShardingExplanations& answer, bool by_search) {
   nlohmann::ordered_json tables = nlohmann::ordered_json::array();
-  for (const search::ShardingExplanation& table : answer.tables) {
+  for (const ShardingExplanation& table : answer.tables) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     const ShardingAlternative chosen = ChosenOf(table);
     for (const ShardingAlternative& row : table.alternatives) {
@@ -310,20 +307,18 @@ Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology&
   const double step_s = planned.forecast.step_s;
   MW_ASSIGN_OR_RETURN(const std::optional<std::vector<int>> numbers, StagesNamed(plan, subject));
   if (numbers) {
-    const search::ExplainStageInput input{job, topology, plan, planned.forecast, by_search};
-    std::vector<search::StageExplanation> stages;
+    const ExplainStageInput input{job, topology, plan, planned.forecast, by_search};
+    std::vector<StageExplanation> stages;
     std::string text;
     for (const int number : *numbers) {
-      MW_ASSIGN_OR_RETURN(search::StageExplanation stage,
-                          search::ExplainStage(input, number, clock));
+      MW_ASSIGN_OR_RETURN(StageExplanation stage, ExplainStage(input, number, clock));
       text += (text.empty() ? "" : "\n") + FormatStage(stage, step_s);
       stages.push_back(std::move(stage));
     }
     return json ? StagesJson(stages, step_s) : text;
   }
-  const search::ExplainShardingsInput input{job, topology, plan, {.by_search = by_search}};
-  MW_ASSIGN_OR_RETURN(const search::ShardingExplanations answer,
-                      search::ExplainShardings(input, subject, clock));
+  const ExplainShardingsInput input{job, topology, plan, {.by_search = by_search}};
+  MW_ASSIGN_OR_RETURN(const ShardingExplanations answer, ExplainShardings(input, subject, clock));
   return json ? ShardingsJson(answer, by_search) : FormatShardings(answer, by_search);
 }
 

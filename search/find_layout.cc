@@ -375,24 +375,50 @@ class Finder {
     const ir::ParallelSpec& pinned = job_.parallel;
     if (!pinned.stage_meshes.empty()) return PricePinnedMeshes();
     const bool open = pinned.data == 0 && pinned.tensor == 0 && pinned.pipeline != 1 &&
-                      pinned.expert <= 1 && pinned.context <= 1 && pinned.part_layers.empty() &&
-                      choices_.MayHoldOnePart();
+                      pinned.part_layers.empty() && choices_.MayHoldOnePart() &&
+                      zero_groups_ == planner::ZeroGroups{};
     const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
     if (!open || !worth || device_count_ == 1) return OkStatus();
-    for (const bool sequence_parallel : choices_.SequenceModes(2)) {
-      for (const int64_t microbatches : choices_.Microbatches(job_.train.global_batch)) {
-        if (deadline_.expired()) return OkStatus();
-        if (job_.train.global_batch % microbatches != 0) continue;
-        std::optional<Layout> layout = FindStages(microbatches, sequence_parallel);
-        if (!layout) continue;
-        layout->sequence_parallel = sequence_parallel && layout->tensor() > 1;
-        PriceFamily(*layout);
+    for (const auto& [expert, context] : SharesOfStages()) {
+      for (const bool sequence_parallel : choices_.SequenceModes(2)) {
+        PriceStages(expert, context, sequence_parallel);
       }
     }
     return OkStatus();
   }
 
-  std::optional<Layout> FindStages(int64_t microbatches, bool sequence_parallel) {
+  // Degrees of experts and context that are worth a search for stages: the least ones, and those of
+  // the best equal stages; all, where none of these fits.
+  std::set<std::pair<int64_t, int64_t>> SharesOfStages() const {
+    std::set<std::pair<int64_t, int64_t>> shares;
+    const std::vector<int64_t> contexts = choices_.ContextDegrees(device_count_);
+    for (const int64_t expert : choices_.ExpertDegrees(OpenChoices::kAnyReplicas)) {
+      for (const int64_t context : contexts) {
+        if (shares.empty() || found_.best.empty()) shares.emplace(expert, context);
+      }
+    }
+    for (const LayoutCost& cost : found_.best) {
+      shares.emplace(cost.layout.expert(), cost.layout.context());
+    }
+    return shares;
+  }
+
+  // The best stages of each number of microbatches.
+  void PriceStages(int64_t expert, int64_t context, bool sequence_parallel) {
+    for (const int64_t microbatches : choices_.Microbatches(job_.train.global_batch)) {
+      if (deadline_.expired() || expert * context > device_count_) return;
+      if (job_.train.global_batch % microbatches != 0) continue;
+      std::optional<Layout> layout = FindStages(microbatches, expert, context, sequence_parallel);
+      // Stages that share experts among fewer are those of a smaller degree.
+      if (!layout || layout->expert() != expert) continue;
+      layout->sequence_parallel = sequence_parallel && layout->tensor() > 1;
+      layout->context_attention = context_attention_;
+      PriceFamily(*layout);
+    }
+  }
+
+  std::optional<Layout> FindStages(int64_t microbatches, int64_t expert, int64_t context,
+                                   bool sequence_parallel) {
     constexpr int64_t kMostMs = 2'000;
     StageLayoutProblem problem;
     problem.job = &job_;
@@ -405,6 +431,8 @@ class Finder {
     problem.layers_of = [&](const Degrees& degrees) {
       return Table(degrees, microbatches, sequence_parallel && degrees.tensor() > 1, modes_);
     };
+    problem.expert = expert;
+    problem.context = context;
     problem.microbatches = microbatches;
     problem.zero = std::max<int64_t>(job_.parallel.zero, 0);
     problem.timeout_ms = std::min(kMostMs, deadline_.remaining_ms());
@@ -416,11 +444,16 @@ class Finder {
     meshes.parallel.part_layers.clear();  // of each schedule's parts
     meshes.parallel.chunks = 0;
     meshes.parallel.schedule = "auto";
-    MW_ASSIGN_OR_RETURN(Layout layout, planner::ResolveLayout(meshes, device_count_, layer_count_));
-    for (const int64_t microbatches :
-         choices_.Microbatches(job_.train.global_batch / layout.data())) {
-      layout.microbatches = microbatches;
-      PriceFamily(layout);
+    for (const int64_t expert : choices_.ExpertDegrees(OpenChoices::kAnyReplicas)) {
+      meshes.parallel.expert = expert;
+      Result<Layout> layout = planner::ResolveLayout(meshes, device_count_, layer_count_);
+      if (!layout.has_value() && expert > 1 && job_.parallel.expert == 0) continue;
+      MW_TRY(layout);
+      for (const int64_t microbatches :
+           choices_.Microbatches(job_.train.global_batch / layout->data())) {
+        layout->microbatches = microbatches;
+        PriceFamily(*layout);
+      }
     }
     return OkStatus();
   }

@@ -177,7 +177,6 @@ class PlanFinder {
   }
 
   Result<Plan> MakeOne() {
-    MW_TRY(LeaveOutUnknownAxes());
     Result<Plan> rules = RulesPlan();
     // What the rules do with a pin they cannot honour is no answer.
     const bool needs_search =
@@ -188,23 +187,6 @@ class PlanFinder {
     if (!rules.has_value() && !IsMisfit(rules) && !needs_search) return rules;
     MW_ASSIGN_OR_RETURN(const std::vector<Layout> layouts, LayoutsToSearch(rules));
     return FastestOf(std::move(rules), WithGrids(layouts));
-  }
-
-  // Of the search for shardings.
-  Status LeaveOutUnknownAxes() {
-    ir::ParallelSpec& parallel = job_.parallel;
-    if (parallel.shardings != "search" && grid_.empty()) return OkStatus();
-    for (const auto& [field, degree] : {std::pair("parallel.context", &parallel.context),
-                                        std::pair("parallel.expert", &parallel.expert)}) {
-      if (*degree > 1) {
-        return InvalidField(
-            field, fmt::format("is {}, but shardings are searched, which does not know this axis; "
-                               "use shardings = \"rules\"",
-                               *degree));
-      }
-      *degree = 1;
-    }
-    return OkStatus();
   }
 
   // The search prices layers, and a vocabulary that stages share is of none: what is open is one

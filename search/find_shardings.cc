@@ -70,9 +70,14 @@ class ModelCosts final : public IntraCosts {
                          {{type.dtype, mesh::LocalDims(type.dims, strategy.operands[i], mesh)}}));
     }
     planner::EmitLocalNode(builder, graph, node, strategy, inputs, mesh);
+    const bool ring = strategy.expansion == planner::Expansion::kRingAttention;
     double seconds = 0;
     for (const Node& local : builder.graph().nodes) {
-      if (!planner::IsCollective(local.op)) seconds += SlowestSeconds(builder.graph(), local);
+      if (!planner::IsCollective(local.op)) {
+        seconds += SlowestSeconds(builder.graph(), local);
+      } else if (ring) {
+        seconds += ShiftSeconds(builder.graph(), local);
+      }
     }
     return seconds;
   }
@@ -103,6 +108,14 @@ class ModelCosts final : public IntraCosts {
       for (const DeviceIndex device : group) devices.push_back(device.value());
       worst = mesh::Slower(worst, LinkOfGroup(costs_, devices));
     }
+  }
+
+  // Blocks of keys on their way round a ring.
+  double ShiftSeconds(const ir::Graph& graph, const Node& node) const {
+    LinkCost worst{0, 0};
+    for (const std::string& axis : node.attrs.Strs("axes")) worst = mesh::Slower(worst, Link(axis));
+    const auto bytes = static_cast<double>(graph.type(node.inputs[0]).bytes());
+    return worst.alpha_s + worst.seconds_per_byte * bytes;
   }
 
   double SlowestSeconds(const ir::Graph& graph, const Node& node) const {
@@ -188,7 +201,7 @@ class Chooser {
                                                          const planner::StageAssignment& stages,
                                                          const Layout& layout) const {
     std::map<std::string, mesh::Sharding> pins;
-    if (zero_ < 1 || layout.data() == 1) return pins;
+    if (zero_ < 1 || layout.degrees[planner::Axis::kData] == 1) return pins;
     Layout asked = layout;
     asked.zero = zero_;
     asked.tensor_axes.clear();
@@ -230,13 +243,23 @@ class Chooser {
 IntraOptions IntraOptionsOf(const mesh::Topology& topology, const Layout& layout,
                             double memory_share) {
   IntraOptions options;
-  // In this order, so that what "tensor" and then "data" split is gathered over "data" alone.
-  options.axes = planner::TensorAxes(layout);
-  options.axes.push_back({planner::kData, layout.data()});
+  Layout in_space = layout;
+  in_space.microbatches = 1;
+  options.axes = planner::PlanningMesh(in_space).axes;
+  // Those of the tensor group first, "data" last, so that what others and then "data" split is
+  // gathered over "data" alone.
+  const auto rest =
+      std::stable_partition(options.axes.begin(), options.axes.end(), [](const ir::MeshAxis& axis) {
+        return planner::RoleOf(axis.name) == planner::AxisRole::kModel;
+      });
+  std::reverse(rest, options.axes.end());
+  for (auto axis = rest; axis != options.axes.end(); ++axis) {
+    options.pins.batch_axes.push_back(axis->name);
+  }
+  options.pins.context_attention = layout.context_attention;
   options.microbatches = layout.microbatches;
   options.kept_microbatches = KeptMicrobatches(layout);
   options.budget_bytes = BudgetBytes(planner::TopologyOf(layout, topology), layout, memory_share);
-  options.pins.batch_axes = {planner::kData};
   return options;
 }
 

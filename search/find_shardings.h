@@ -1,8 +1,8 @@
 // Shardings by search for a layout that is decided: the chooser that planner::MakePlanOf takes.
 //
-// The layout's degrees are the axes; "data" splits the rows of the batch, as everywhere, and
-// whatever else the search likes of weights, gradients and optimizer state (ZeRO per tensor);
-// "tensor" splits what is cheapest. Seconds are those of MakeModelCosts, the budget is the
+// The layout's degrees are the axes; what divides rows, experts or tokens does so as everywhere,
+// and splits whatever else the search likes of weights, gradients and optimizer state (ZeRO per
+// tensor); "tensor" splits what is cheapest. Seconds are those of MakeModelCosts, the budget is the
 // memory of the smallest device. ZeRO that the job asks for is the least that is split: the
 // optimizer's state (1 and above) and the weights (3) are stored as planner/zero.h stores them.
 //
@@ -33,7 +33,7 @@
 namespace meshwright::search {
 
 // The seconds of an intra-operator problem (search/intra_problem.h) on the devices of a layout. Of
-// the axes data and tensor. REQUIRES: the topology has layout.device_count() devices.
+// all its axes. REQUIRES: the topology has layout.device_count() devices.
 std::unique_ptr<const IntraCosts> MakeModelCosts(const mesh::Topology& topology,
                                                  const planner::Layout& layout);
 

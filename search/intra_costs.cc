@@ -37,11 +37,6 @@ struct Conversion {
   friend auto operator<=>(const Conversion&, const Conversion&) = default;
 };
 
-bool IsSum(const Sharding& sharding) {
-  return std::any_of(sharding.partial.begin(), sharding.partial.end(),
-                     [](const auto& entry) { return entry.first != kMicro; });
-}
-
 class CostAdder {
  public:
   CostAdder(const IntraCosts& costs, IntraModel& model) : costs_(costs), model_(model) {
@@ -93,7 +88,8 @@ class CostAdder {
   double StrategySeconds(size_t index, const NodeStrategy& strategy) const {
     const Node& node = model_.NodeAt(index);
     for (size_t o = 0; o < node.inputs.size(); ++o) {
-      if (model_.constant[model_.ProducerOf(node.inputs[o])] && IsSum(strategy.operands[o]))
+      if (model_.constant[model_.ProducerOf(node.inputs[o])] &&
+          SumsOverDevices(strategy.operands[o]))
         return kForbidden;
     }
     double seconds = costs_.NodeSeconds(*model_.graph, node, strategy, model_.mesh);
@@ -224,7 +220,7 @@ class CostAdder {
   double SecondsOf(const Conversion& conversion, int from, int to) {
     ReshardTable& table = *tables_[conversion.table];
     if (from == kNoForm || to == kNoForm) return kForbidden;
-    if (conversion.whole && IsSum(table.sharding(to))) return kForbidden;
+    if (conversion.whole && SumsOverDevices(table.sharding(to))) return kForbidden;
     return table.Seconds(from, to);
   }
 

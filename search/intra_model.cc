@@ -98,19 +98,24 @@ class ModelMaker {
     planner::Layout layout;
     layout.pipeline = model_.stages->stage_count();
     layout.microbatches = model_.options.microbatches;
+    layout.context_attention = model_.options.pins.context_attention;
     for (const ir::MeshAxis& axis : model_.space.axes) {
       if (!IsBatchAxis(axis.name)) continue;
-      batch.push_back(axis.name);
-      layout.degrees[planner::Axis::kData] *= axis.size;
+      const planner::AxisRole role = planner::RoleOf(axis.name);
+      if (role == planner::AxisRole::kRows) batch.push_back(axis.name);
+      layout.degrees[planner::AxisOf(role)] *= axis.size;
+      if (axis.name == planner::kContextHeads) layout.context_heads = axis.size;
     }
     MW_ASSIGN_OR_RETURN(model_.base,
                         planner::ChooseStrategies(graph(), *model_.stages, layout, {}, 1));
+    const mesh::Mesh in_time{{{kMicro, model_.options.microbatches}}, {}};
     for (size_t i = 0; i < graph().nodes.size(); ++i) {
       NodeStrategy& strategy = model_.base.nodes[i];
-      strategy.expansion = planner::Expansion::kNone;
+      const bool ring = strategy.expansion == planner::Expansion::kRingAttention;
+      if (!ring) strategy.expansion = planner::Expansion::kNone;
       const bool update = graph().nodes[i].phase == Phase::kUpdate;
       const auto settle = [&](Sharding& sharding) {
-        if (update) sharding = WithoutAxis(std::move(sharding), kData);
+        if (update) sharding = planner::OnMesh(std::move(sharding), in_time);
         Rename(kData, batch, sharding);
       };
       for (Sharding& operand : strategy.operands) settle(operand);
@@ -338,6 +343,11 @@ class ModelMaker {
 };
 
 }  // namespace
+
+bool SumsOverDevices(const Sharding& sharding) {
+  return std::any_of(sharding.partial.begin(), sharding.partial.end(),
+                     [](const auto& entry) { return entry.first != kMicro; });
+}
 
 int IntraModel::ResultIndex(ValueId value) const {
   const std::vector<ValueId>& outputs = graph->producer(value).outputs;

@@ -1,5 +1,5 @@
 // The parts of an intra-operator problem (search/intra_problem.h), and the three steps that make
-// it: variables, costs, memory. Room-internal.
+// it: variables, costs, memory. Of this room, and of who says why (report/sharding_reasons.h).
 //
 // Thread rule: values.
 #pragma once
@@ -16,6 +16,9 @@
 namespace meshwright::search {
 
 inline constexpr int kNoVariable = -1;
+
+// Of more than microbatches.
+bool SumsOverDevices(const mesh::Sharding& sharding);
 
 enum class VariableKind : uint8_t { kNode, kParam, kForm };
 

@@ -58,9 +58,11 @@ class IntraCosts {
 // What the caller has decided.
 struct IntraPins {
   std::map<std::string, mesh::Sharding> params;  // by name, optimizer state included
-  // Axes that split the rows of feeds in forward and backward, and whatever follows from them, as
-  // planner::ChooseStrategies says; the update and the storage of params are free to use them.
+  // Axes that split rows, tokens or experts in forward and backward, and whatever follows from
+  // them, as planner::ChooseStrategies says by their roles (planner/axes.h); the update and the
+  // storage of params are free to use them. Of "context": how attention meets it.
   std::vector<std::string> batch_axes;
+  planner::ContextAttention context_attention = planner::ContextAttention::kAuto;
 };
 
 struct IntraOptions {

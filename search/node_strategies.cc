@@ -125,11 +125,21 @@ class StrategyMaker {
                  const std::vector<AxisUse>& chosen) const {
     for (size_t a = 0; a < chosen.size(); ++a) {
       for (size_t d = 0; chosen[a].factor && d < factors.size(); ++d) {
-        if (!factors[d].empty() && factors[d][0] == *chosen[a].factor)
-          sharding.dims[d].push_back(space_.axes[a]);
+        if (factors[d].empty() || factors[d][0] != *chosen[a].factor) continue;
+        mesh::AxisList& axes = sharding.dims[d];
+        axes.insert(PlaceIn(axes), space_.axes[a]);
       }
     }
     return sharding;
+  }
+
+  // Of attention, devices that share heads in the place of tokens come last, as the rules have them
+  // (planner/choose_expansions.cc).
+  mesh::AxisList::iterator PlaceIn(mesh::AxisList& axes) const {
+    if (node_.op != Op::kAttention && node_.op != Op::kAttentionGrad) return axes.end();
+    return std::find_if(axes.begin(), axes.end(), [](const std::string& axis) {
+      return planner::RoleOf(axis) == planner::AxisRole::kSequence;
+    });
   }
 
   // Axes that split the vocabulary of a loss: it is reduced over them inside.
@@ -141,6 +151,7 @@ class StrategyMaker {
 
   void Add(const std::vector<AxisUse>& chosen) {
     NodeStrategy strategy;
+    strategy.expansion = base_.expansion;
     for (size_t i = 0; i < rule_.operands.size(); ++i) {
       Sharding sharding = Split(base_.operands[i], rule_.operands[i], chosen);
       for (size_t a = 0; a < chosen.size(); ++a) {

@@ -38,6 +38,7 @@ class OpenChoices {
 
   std::vector<int64_t> TensorDegrees(int64_t devices) const;
   // Of replicas that share experts, where the model has some: powers of two, and all of them.
+  static constexpr int64_t kAnyReplicas = 0;  // that all numbers divide
   std::vector<int64_t> ExpertDegrees(int64_t replicas) const;
   // Of devices that share the tokens of a row, each of which has enough to do: powers of two.
   std::vector<int64_t> ContextDegrees(int64_t most) const;

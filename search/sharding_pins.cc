@@ -4,9 +4,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "base/parse_int.h"
 #include "base/text.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
@@ -49,8 +49,8 @@ bool ReadDim(std::string_view field, int64_t& size, mesh::AxisList& axes) {
   const std::string_view number = Trim(field.substr(0, brace));
   size = 0;
   if (number != "_") {
-    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), size);
-    if (error != std::errc() || at != number.data() + number.size() || size < 1) return false;
+    size = ParseInt(number).value_or(0);
+    if (size < 1) return false;
   }
   if (brace == std::string_view::npos) return true;
   if (field.back() != '}') return false;
@@ -147,10 +147,9 @@ Result<std::map<std::string, const ShardingPin*>> MatchPins(const std::vector<Sh
 }
 
 mesh::Mesh MeshOf(const planner::Layout& layout) {
-  mesh::Mesh mesh;
-  if (layout.data() > 1) mesh.axes.push_back({planner::kData, layout.data()});
-  for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) mesh.axes.push_back(axis);
-  return mesh;
+  planner::Layout in_space = layout;
+  in_space.microbatches = 1;
+  return planner::PlanningMesh(in_space);
 }
 
 }  // namespace

@@ -26,10 +26,10 @@ constexpr int kAllShapesUpTo = 64;
 // Devices of one class by host, in the cluster's order.
 using ClassHosts = std::vector<std::vector<int>>;
 
-// Stages with about as many replicas exchange their messages alike.
-int PortOf(int64_t data) {
+// Stages with about as many devices that have tokens of their own exchange their messages alike.
+int PortOf(int64_t parts) {
   int port = 0;
-  while (data >> (port + 1) > 0) ++port;
+  while (parts >> (port + 1) > 0) ++port;
   return port;
 }
 
@@ -89,14 +89,18 @@ class StageLayoutFinder {
   void AddOptions(int device_class) {
     for (const SubmeshShape& shape : ShapesOf(device_class)) {
       for (const int64_t tensor : problem_.tensor_degrees) {
-        const int64_t data = shape.devices() / tensor;
-        const bool divides = shape.devices() % tensor == 0 && rows_ % data == 0;
+        const int64_t data = shape.devices() / (tensor * problem_.context);
+        const bool divides =
+            data > 0 && data * problem_.context * tensor == shape.devices() && rows_ % data == 0;
         // A tensor group stays on one host.
         if (!divides || tensor > shape.devices_per_host) continue;
-        const LayerTable* const layers = problem_.layers_of({data, tensor});
+        Degrees degrees(data, tensor);
+        degrees[planner::Axis::kContext] = problem_.context;
+        planner::ShareExperts(problem_.expert, degrees);
+        const LayerTable* const layers = problem_.layers_of(degrees);
         if (layers == nullptr) continue;
         for (const Recompute mode : problem_.modes) {
-          AddOption(device_class, shape, {data, tensor}, mode, (*layers)[At(device_class)]);
+          AddOption(device_class, shape, degrees, mode, (*layers)[At(device_class)]);
         }
       }
     }
@@ -107,8 +111,9 @@ class StageLayoutFinder {
     StageOption option;
     option.device_class = device_class;
     option.shape = shape;
-    option.port = PortOf(degrees.data());
-    const mesh::GroupShape replicas = ReplicasOf(device_class, shape, degrees);
+    option.port = PortOf(degrees.data() * degrees.context());
+    const Replicas replicas =
+        ReplicasOf(*problem_.costs, degrees, {}, SomeDevices(device_class, shape));
     for (const LayerModes* layer : layers) {
       option.layers.push_back(CostOf(layer->at(mode), layer->zero, degrees, replicas));
     }
@@ -116,9 +121,8 @@ class StageLayoutFinder {
     degrees_.push_back(degrees);
   }
 
-  // The group in which the stage's gradients are summed, wherever of that shape it is.
-  mesh::GroupShape ReplicasOf(int device_class, const SubmeshShape& shape,
-                              const Degrees& degrees) const {
+  // A submesh of the shape: wherever else it is, groups of its devices have the same shapes.
+  std::vector<int> SomeDevices(int device_class, const SubmeshShape& shape) const {
     std::vector<int> devices;
     int hosts = 0;
     for (const std::vector<int>& host : hosts_[At(device_class)]) {
@@ -129,20 +133,18 @@ class StageLayoutFinder {
       ++hosts;
       devices.insert(devices.end(), host.begin(), host.begin() + shape.devices_per_host);
     }
-    std::vector<int> members;
-    for (size_t i = 0; i < devices.size(); i += At(degrees.tensor())) members.push_back(devices[i]);
-    return problem_.costs->ShapeOf(members);
+    return devices;
   }
 
   // As a stage of one layer. Weights of earlier layers are taken for another stage's.
   LayerCost CostOf(const LayerProbe& probe, const ZeroSplit& split, const Degrees& degrees,
-                   const mesh::GroupShape& replicas) const {
+                   const Replicas& replicas) const {
     StateSetting setting;
-    setting.data = degrees.data();
+    setting.data = degrees[planner::Axis::kData];
     setting.tensor = degrees.tensor();
     setting.zero = problem_.zero;
     setting.bucket_bytes = problem_.job->parallel.bucket_bytes;
-    setting.replicas.data = setting.replicas.all = setting.replicas.of_experts = replicas;
+    setting.replicas = replicas;
     StageState state(setting);
     const bool is_tied = probe.shared_layer >= 0;
     state.Add(probe, split, is_tied ? SharedOwner::kOtherStage : SharedOwner::kSamePart, 1);

@@ -99,6 +99,9 @@ struct Degrees {
   int64_t data, tensor, pipeline, microbatches;
   const char* schedule = "1f1b";
   int64_t zero = 0;
+  int64_t expert = 1;  // of data
+  int64_t context = 1;
+  const char* attention = "auto";
 };
 
 class SearchPlan : public ::testing::Test {
@@ -123,6 +126,9 @@ class SearchPlan : public ::testing::Test {
     job.parallel.microbatches = degrees.microbatches;
     job.parallel.schedule = degrees.schedule;
     job.parallel.zero = degrees.zero;
+    job.parallel.expert = degrees.expert;
+    job.parallel.context = degrees.context;
+    job.parallel.context_attention = degrees.attention;
     job.parallel.shardings = "search";
     return job;
   }
@@ -172,6 +178,53 @@ TEST_F(SearchPlan, PinnedDegreesOfGpt2EqualOneDevice) {
                                degrees.pipeline, degrees.schedule),
                    64);
     }
+  }
+}
+
+TEST_F(SearchPlan, SharedExpertsEqualOneDevice) {
+  TinyOptions options;
+  options.family = "mixtral";
+  options.vocabulary = 64;
+  options.layers = 2;
+  options.batch = 16;
+  const ir::JobRequest job = MakeTinyJob(options);
+  Train(job, 64);
+  const Degrees cases[] = {{4, 1, 1, 2, "1f1b", 0, 2},
+                           {2, 2, 1, 1, "1f1b", 0, 2},
+                           {4, 1, 1, 1, "1f1b", 3, 2},
+                           {2, 1, 2, 2, "zb-h1", 1, 2}};
+  for (const Degrees& degrees : cases) {
+    if (LeavesOut(4)) continue;
+    const auto devices = static_cast<int>(degrees.data * degrees.tensor * degrees.pipeline);
+    ExpectParity(With(job, degrees), TopologyWith(devices, {1e-7, 1e-10}),
+                 fmt::format("{}x{}x{} zero={}", degrees.data, degrees.tensor, degrees.pipeline,
+                             degrees.zero),
+                 64);
+  }
+}
+
+TEST_F(SearchPlan, SharedRowsEqualOneDevice) {
+  TinyOptions options;
+  options.family = "llama";
+  options.vocabulary = 64;
+  options.layers = 2;
+  options.batch = 8;
+  options.sequence = 16;
+  const ir::JobRequest job = MakeTinyJob(options);
+  Train(job, 64);
+  const Degrees cases[] = {{1, 1, 1, 2, "1f1b", 0, 1, 2, "ring"},
+                           {1, 2, 1, 1, "1f1b", 0, 1, 2, "ring"},
+                           {1, 2, 1, 1, "1f1b", 0, 1, 2, "ulysses"},
+                           {2, 1, 1, 1, "1f1b", 1, 1, 2, "gather"},
+                           {1, 1, 2, 2, "1f1b", 0, 1, 2, "auto"}};
+  for (const Degrees& degrees : cases) {
+    if (LeavesOut(5)) continue;
+    const auto devices =
+        static_cast<int>(degrees.data * degrees.context * degrees.tensor * degrees.pipeline);
+    ExpectParity(With(job, degrees), TopologyWith(devices, {1e-7, 1e-10}),
+                 fmt::format("{} {}x{}x{}", degrees.attention, degrees.data, degrees.tensor,
+                             degrees.pipeline),
+                 64);
   }
 }
 

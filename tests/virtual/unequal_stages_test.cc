@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "planner/layout.h"
@@ -22,6 +23,8 @@ struct UnequalCase {
   int64_t chunks = 0;
   const char* part_layers = "";
   bool in_sanitized = false;
+  int64_t expert = 1;  // of the replicas, as many as a stage has in common with it
+  const char* context_attention = "auto";
 };
 
 const UnequalCase kCases[] = {
@@ -44,17 +47,28 @@ const UnequalCase kCases[] = {
     {.meshes = "1x2,1x4,3x1", .microbatches = 1},
 };
 
-class UnequalStages : public ::testing::TestWithParam<const char*> {};
+// Meshes are data x context x tensor, or data x tensor.
+const UnequalCase kExpertCases[] = {
+    {.meshes = "4x1,2x1", .expert = 2},
+    {.meshes = "2x1,4x1", .zero = 1, .in_sanitized = true, .expert = 4},
+    {.meshes = "2x2,3x1", .microbatches = 1, .zero = 3, .schedule = "zb-h1", .expert = 2},
+    {.meshes = "4x1x1,2x2x1", .expert = 2},
+    {.meshes = "1x1,2x2", .microbatches = 4, .schedule = "zb-v", .expert = 2},
+};
 
-TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
-  TinyOptions options;
-  options.family = GetParam();
-  options.layers = 4;
-  options.batch = 48;
+const UnequalCase kContextCases[] = {
+    {.meshes = "1x2x1,2x2x1"},
+    {.meshes = "1x2x2,1x2x1", .zero = 1, .context_attention = "ring"},
+    {.meshes = "2x2x1,1x2x1", .zero = 3, .in_sanitized = true, .context_attention = "ulysses"},
+    {.meshes = "1x2x1,1x4x1", .context_attention = "gather"},
+    {.meshes = "1x1x1,1x2x1", .microbatches = 4, .schedule = "zb-h2", .context_attention = "ring"},
+};
+
+void ExpectAsOneDevice(const TinyOptions& options, std::span<const UnequalCase> cases) {
   const ir::JobRequest job = MakeTinyJob(options);
   const auto expected = RunJob(WithLayout(job, {}), 1, 61);
   ASSERT_TRUE(expected.has_value()) << expected.error();
-  for (const UnequalCase& c : kCases) {
+  for (const UnequalCase& c : cases) {
     if (kSanitizedBuild && !c.in_sanitized) continue;
     ir::JobRequest unequal = WithLayout(job, {});
     unequal.parallel = ir::OpenParallel();
@@ -65,6 +79,8 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
     unequal.parallel.schedule = c.schedule;
     unequal.parallel.chunks = c.chunks;
     unequal.parallel.part_layers = c.part_layers;
+    unequal.parallel.expert = c.expert;
+    unequal.parallel.context_attention = c.context_attention;
     const auto degrees = planner::ParseStageDegrees(c.meshes);
     ASSERT_TRUE(degrees.has_value()) << degrees.error();
     const auto devices = std::accumulate(
@@ -75,10 +91,39 @@ TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
     const auto actual = RunJob(unequal, static_cast<int>(devices), 61);
     ASSERT_TRUE(actual.has_value()) << layout << ": " << actual.error();
     ExpectEqual(*expected, *actual, 1e-10, layout);
+    EXPECT_EQ(actual->plan.layout.expert(), c.expert) << layout;
     for (size_t stage = 0; stage < degrees->size(); ++stage) {
       EXPECT_EQ(actual->plan.stages[stage].mesh.device_count(), (*degrees)[stage].device_count());
     }
   }
+}
+
+class UnequalStages : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(UnequalStages, TrainTheModelOfOneDevice) {
+  TinyOptions options;
+  options.family = GetParam();
+  options.layers = 4;
+  options.batch = 48;
+  ExpectAsOneDevice(options, kCases);
+}
+
+TEST(UnequalAxes, ReplicasOfEachStageShareExperts) {
+  TinyOptions options;
+  options.family = "mixtral";
+  options.layers = 4;
+  options.batch = 24;
+  ExpectAsOneDevice(options, kExpertCases);
+}
+
+TEST(UnequalAxes, DevicesOfEachStageShareRows) {
+  TinyOptions options;
+  options.family = "llama";
+  options.layers = 2;
+  options.batch = 8;
+  options.sequence = 16;
+  options.document_separator = 3;
+  ExpectAsOneDevice(options, kContextCases);
 }
 
 // Other systems dropped layers that stages do not divide, and trained a smaller model.

@@ -96,7 +96,15 @@ TEST(PinDegrees, BringTheLayoutBack) {
   meshes.pipeline = 2;
   meshes.microbatches = 6;
   SetStageDegrees({{2, 1}, {1, 3}}, meshes);
-  for (const Layout& layout : {equal, meshes}) {
+  Layout experts;
+  experts.pipeline = 2;
+  experts.microbatches = 3;
+  std::vector<Degrees> of_experts = {{4, 1}, {2, 2}};
+  for (Degrees& stage : of_experts) ShareExperts(4, stage);
+  SetStageDegrees(of_experts, experts);
+  EXPECT_EQ(experts.stage_degrees[1].expert(), 2) << "it has two replicas";
+  EXPECT_EQ(experts.data(), 4);
+  for (const Layout& layout : {equal, meshes, experts}) {
     ir::JobRequest job = Job(12);
     job.parallel = ir::OpenParallel();
     PinDegrees(layout, job.parallel);
@@ -117,6 +125,13 @@ TEST(ResolveLayout, MeshesOfStagesThatSayNothingAreRefused) {
     EXPECT_NE(layout.error().message().find("is no mesh"), std::string::npos) << layout.error();
   }
   job.parallel.stage_meshes = "2x1,1x1";
+  job.parallel.expert = 4;
+  const auto shared = ResolveLayout(job, 12, 4);
+  ASSERT_FALSE(shared.has_value());
+  EXPECT_EQ(shared.error().field(), "parallel.expert");
+  EXPECT_NE(shared.error().message().find("more than 2 of it"), std::string::npos)
+      << shared.error();
+  job.parallel.expert = 1;
   job.parallel.data = 2;
   const auto both = ResolveLayout(job, 12, 4);
   ASSERT_FALSE(both.has_value());

@@ -12,8 +12,8 @@
 namespace meshwright::report {
 namespace {
 
-using search::AxisDecision;
-using search::AxisReason;
+using report::AxisDecision;
+using report::AxisReason;
 using ::testing::HasSubstr;
 
 AxisReason Tried(double other_s, double more_s) {

@@ -15,8 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-search::ShardingAlternative Way(const std::string& text, double reduce_s, bool chosen = false) {
-  search::ShardingAlternative way;
+report::ShardingAlternative Way(const std::string& text, double reduce_s, bool chosen = false) {
+  report::ShardingAlternative way;
   way.text = text;
   way.chosen = chosen;
   way.possible = true;
@@ -27,9 +27,9 @@ search::ShardingAlternative Way(const std::string& text, double reduce_s, bool c
 }
 
 TEST(FormatShardings, MarksThePlansWayAndSaysWhyOthersLost) {
-  search::ShardingExplanations answer;
+  report::ShardingExplanations answer;
   answer.planned = {0.010, 0, 0};
-  search::ShardingAlternative impossible = Way("f32[3{tensor},2]", 0);
+  report::ShardingAlternative impossible = Way("f32[3{tensor},2]", 0);
   impossible.possible = false;
   impossible.alone_s = search::kForbidden;
   answer.tables = {{"param w",
@@ -54,7 +54,7 @@ TEST(FormatShardings, MarksThePlansWayAndSaysWhyOthersLost) {
 }
 
 TEST(FormatStage, SaysWhatMovedBoundariesWouldCost) {
-  search::StageExplanation stage;
+  report::StageExplanation stage;
   stage.stage = 1;
   stage.info.layers = {{3, 5}, {9, 9}};
   stage.info.mesh = {{{"data", 2}}, {DeviceIndex(2), DeviceIndex(3)}};

@@ -1,5 +1,5 @@
 // Reasons for axes are what the search and the planner say of another degree.
-#include "search/explain_plan.h"
+#include "report/plan_reasons.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,10 @@
 
 namespace meshwright::search {
 namespace {
+
+using report::AxisDecision;
+using report::AxisReason;
+using report::ExplainAxes;
 
 using ::testing::HasSubstr;
 

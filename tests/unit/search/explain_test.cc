@@ -2,15 +2,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "report/plan_reasons.h"
+#include "report/sharding_reasons.h"
 #include "search/choice_problem.h"
-#include "search/explain_plan.h"
-#include "search/explain_shardings.h"
 #include "search/find_layout.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
 namespace {
+
+using report::BoundaryMove;
+using report::ExplainOptions;
+using report::ExplainShardings;
+using report::ExplainStage;
+using report::ExplainStageInput;
+using report::ShardingAlternative;
+using report::ShardingExplanation;
+using report::ShardingExplanations;
+using report::StagesOfLayers;
 
 ir::JobRequest SmallJob(int64_t data, int64_t tensor, int64_t pipeline) {
   ir::JobRequest job = SmallGpt2Job(4);

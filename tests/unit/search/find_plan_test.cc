@@ -147,28 +147,6 @@ TEST(FindPlan, RefusesAtOnceWhatNoLayoutFitsAndSaysHowManyDevicesDo) {
   EXPECT_TRUE(CheckLeastMemory(job, Gpus(2, 0)).ok()) << "unknown memory is enough";
 }
 
-TEST(FindPlan, SearchedShardingsRefuseAxesThatTheSearchDoesNotKnowByName) {
-  const std::pair<const char*, int64_t ir::ParallelSpec::*> axes[] = {
-      {"parallel.expert", &ir::ParallelSpec::expert},
-      {"parallel.context", &ir::ParallelSpec::context}};
-  for (const auto& [field, degree] : axes) {
-    ir::JobRequest job = SmallGpt2Job(2);
-    job.parallel.shardings = "search";
-    job.parallel.*degree = 2;
-    FindOptions options;
-    options.progress = [](const FindProgress&) -> bool {
-      ADD_FAILURE() << "a search was begun";
-      return true;
-    };
-    const auto found = FindPlan(job, Gpus(2), options, kStill);
-    ASSERT_FALSE(found.has_value());
-    EXPECT_EQ(found.error().code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(found.error().field(), field);
-    EXPECT_NE(found.error().message().find("use shardings = \"rules\""), std::string::npos)
-        << found.error();
-  }
-}
-
 // Every look at it takes a millisecond.
 class TickingClock final : public Clock {
  public:

@@ -11,7 +11,7 @@
 #include "models/mixture.h"
 #include "planner/forecast.h"
 #include "planner/resolve_layout.h"
-#include "search/explain_plan.h"
+#include "report/plan_reasons.h"
 #include "search/find_layout.h"
 #include "search/least_memory.h"
 #include "search/open_choices.h"
@@ -19,6 +19,10 @@
 
 namespace meshwright::search {
 namespace {
+
+using report::AxisDecision;
+using report::AxisReason;
+using report::ExplainAxes;
 
 using planner::Axis;
 using planner::Layout;
@@ -106,9 +110,9 @@ void ExpectAsPrograms(ir::JobRequest job, const Layout& layout, double seconds, 
   const auto forecast = planner::ForecastStep(*plan, topology);
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
   EXPECT_NEAR(cost.step_s / forecast->step_s, 1.0, seconds) << layout.ToString();
-  const auto stage_devices = static_cast<size_t>(layout.degrees.device_count());
   for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
-    const auto planned = static_cast<double>(plan->memory[stage * stage_devices].total_bytes);
+    const auto first = static_cast<size_t>(layout.FirstDevice(static_cast<int>(stage)));
+    const auto planned = static_cast<double>(plan->memory[first].total_bytes);
     const auto expected = static_cast<double>(cost.stages[stage].memory_bytes());
     EXPECT_NEAR(expected / planned, 1.0, bytes) << layout.ToString() << ", stage " << stage;
   }
@@ -146,6 +150,139 @@ TEST(SearchAxes, SharedRowsCostAndHoldWhatTheirProgramsDo) {
       ExpectAsPrograms(own, LayoutOf(of), 0.1, 0.1);
     }
   }
+}
+
+// Meshes of stages: data x tensor, of which `expert` and `context` devices share.
+struct StagesCase {
+  std::vector<planner::Degrees> stages;
+  int64_t expert = 1;
+  int64_t context = 1;
+  int64_t microbatches = 2;
+  int64_t zero = 0;
+};
+
+Layout LayoutOf(const StagesCase& of) {
+  Layout layout;
+  std::vector<planner::Degrees> stages = of.stages;
+  for (planner::Degrees& stage : stages) {
+    planner::ShareExperts(of.expert, stage);
+    stage[Axis::kContext] = of.context;
+  }
+  planner::SetStageDegrees(stages, layout);
+  layout.microbatches = of.microbatches;
+  layout.zero = of.zero;
+  return layout;
+}
+
+TEST(SearchAxes, StagesThatDifferCostAndHoldWhatTheirProgramsDo) {
+  const StagesCase of_experts[] = {{{{4, 1}, {2, 1}}, 2},
+                                   {{{2, 1}, {4, 1}}, 2, 1, 2, 1},
+                                   {{{4, 1}, {2, 2}}, 4},
+                                   {{{4, 1}, {1, 2}}, 2, 1, 4, 3}};
+  for (const StagesCase& of : of_experts) {
+    ExpectAsPrograms(MixtureJob(4, 8, 512, 1.25), LayoutOf(of), 0.15, 0.1);
+  }
+  const ir::JobRequest job = Built(models::MakeLlama(SmallLlama(4)), 8, 1024);
+  const StagesCase of_rows[] = {
+      {{{1, 1}, {2, 1}}, 1, 2}, {{{2, 1}, {1, 2}}, 1, 2, 2, 1}, {{{1, 1}, {1, 2}}, 1, 2, 4}};
+  for (const char* way : {"gather", "ring", "ulysses"}) {
+    for (const StagesCase& of : of_rows) {
+      ir::JobRequest own = job;
+      own.parallel.context_attention = way;
+      ExpectAsPrograms(own, LayoutOf(of), 0.1, 0.1);
+    }
+  }
+}
+
+// Hosts of four and of two devices: equal stages leave devices idle, or are many.
+mesh::Topology SixGpus() {
+  mesh::Topology topology = Gpus(2);
+  topology.devices.resize(6);
+  return topology;
+}
+
+// Less to search: what is left open are degrees, stages and microbatches.
+void PinTheRest(ir::ParallelSpec& pins) {
+  pins.schedule = "1f1b";
+  pins.zero = 0;
+  pins.recompute = "none";
+}
+
+// The best layout of stages that differ, with a plan whose programs are verified.
+LayoutCost BestOfUnequalStages(ir::JobRequest job) {
+  PinTheRest(job.parallel);
+  const mesh::Topology topology = SixGpus();
+  const auto found = FindLayout(job, topology, {}, kStill);
+  EXPECT_TRUE(found.has_value()) << found.error();
+  if (!found.has_value()) return {};
+  const auto best =
+      std::find_if(found->best.begin(), found->best.end(),
+                   [](const LayoutCost& cost) { return !cost.layout.stage_degrees.empty(); });
+  EXPECT_NE(best, found->best.end());
+  if (best == found->best.end()) return {};
+  const auto plan = planner::MakePlanOf(job, topology, best->layout);
+  EXPECT_TRUE(plan.has_value()) << best->layout.ToString() << ": " << plan.error();
+  return *best;
+}
+
+TEST(SearchAxes, StagesThatDifferAreFoundWithTheAxesThatAJobPins) {
+  ir::JobRequest mixture = MixtureJob(4, 8, 512, 1.25);
+  mixture.parallel.expert = 2;
+  EXPECT_EQ(BestOfUnequalStages(mixture).layout.expert(), 2);
+  ir::JobRequest rows = Built(models::MakeLlama(SmallLlama(4)), 4, 1024);
+  rows.parallel.context = 2;
+  const Layout shared = BestOfUnequalStages(rows).layout;
+  for (const planner::Degrees& stage : shared.stage_degrees) EXPECT_EQ(stage.context(), 2);
+}
+
+double ForecastOf(const ir::JobRequest& job, const mesh::Topology& topology) {
+  const auto found = FindPlan(job, topology, {}, kStill);
+  EXPECT_TRUE(found.has_value()) << found.error();
+  if (!found.has_value()) return 0;
+  const auto forecast = planner::ForecastStep(found->plan, topology);
+  EXPECT_TRUE(forecast.has_value()) << forecast.error();
+  return forecast.has_value() ? forecast->step_s : 0;
+}
+
+// What more is looked at makes no plan slower: open stages than one, searched shardings than rules.
+TEST(SearchAxes, WhatIsSearchedIsNoSlowerThanTheRules) {
+  ir::JobRequest mixture = MixtureJob(2, 8, 512, 1.25);
+  mixture.parallel.expert = 2;
+  ir::JobRequest rows = Built(models::MakeLlama(SmallLlama(2)), 4, 1024);
+  rows.parallel.context = 2;
+  for (ir::JobRequest job : {mixture, rows}) {
+    PinTheRest(job.parallel);
+    const mesh::Topology topology = SixGpus();
+    const double open_s = ForecastOf(job, topology);
+    job.parallel.pipeline = 1;
+    const double one_stage_s = ForecastOf(job, topology);
+    EXPECT_LE(open_s, one_stage_s * 1.02) << "2 % are for shorter programs";
+    job.parallel.tensor = 1;
+    job.parallel.data = 2;
+    job.parallel.microbatches = 1;
+    const double rules_s = ForecastOf(job, topology);
+    job.parallel.shardings = "search";
+    EXPECT_LE(ForecastOf(job, topology), rules_s * (1 + 1e-9));
+  }
+}
+
+// The search has room for a share of the experts alone, and finds that it fits.
+TEST(SearchAxes, SearchedShardingsCountExpertsAsShared) {
+  ir::JobRequest job = MixtureJob(2, 64, 1024, 1.25);
+  job.parallel = {};
+  job.parallel.data = job.parallel.expert = 4;
+  job.parallel.recompute = "none";
+  mesh::Topology topology = Gpus(1);
+  const auto rules = FindPlan(job, topology, {}, kStill);
+  ASSERT_TRUE(rules.has_value()) << rules.error();
+  const int64_t bytes = planner::FullestBytes(rules->plan.memory);
+  for (mesh::Device& device : topology.devices) device.memory_bytes = bytes + bytes / 4;
+  job.parallel.shardings = "search";
+  const auto found = FindPlan(job, topology, {}, kStill);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_EQ(found->plan.notes.back().find("no answer"), std::string::npos)
+      << found->plan.notes.back();
+  EXPECT_LE(planner::FullestBytes(found->plan.memory), bytes + bytes / 4);
 }
 
 // Weights of the experts are 64 x 3 x 256 x 1024 x 4 bytes a layer: a device holds no layer's, and

@@ -20,7 +20,7 @@
 #include "mesh/topology.h"
 #include "planner/plan.h"
 
-namespace meshwright::search {
+namespace meshwright::report {
 
 // Seconds are per step.
 struct ShardingCosts {
@@ -75,4 +75,4 @@ struct ExplainShardingsInput {
 Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input,
                                               const std::string& pattern, const Clock& clock);
 
-}  // namespace meshwright::search
+}  // namespace meshwright::report

@@ -1,4 +1,4 @@
-#include "search/explain_plan.h"
+#include "report/plan_reasons.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "search/find_shardings.h"
 #include "search/sharding_pins.h"
 
-namespace meshwright::search {
+namespace meshwright::report {
 namespace {
 
 using planner::Layout;
@@ -111,7 +111,7 @@ class AxisExplainer {
     const ir::Pin& pin = PinOf(row);
     const bool open = pin.open != nullptr && ir::PinText(pin, asked) == pin.open;
     if (!open || (row.of_meshes && !asked.stage_meshes.empty())) return AxisDecision::kPinned;
-    const bool rules = !LeavesOpen(in_.job) || in_.job.trained() == nullptr;
+    const bool rules = !search::LeavesOpen(in_.job) || in_.job.trained() == nullptr;
     return rules ? AxisDecision::kByRules : AxisDecision::kSearched;
   }
 
@@ -120,11 +120,12 @@ class AxisExplainer {
     ir::JobRequest job = in_.job;
     if (row.kept) job.parallel.*row.kept = row.group(in_.plan.layout);
     MW_TRY(ir::SetPin(PinOf(row), DegreeText(row, other), job.parallel));
-    FindOptions options;
+    search::FindOptions options;
     options.timeout_ms = in_.timeout_ms;
     options.patience_ms = in_.timeout_ms;
-    MW_ASSIGN_OR_RETURN(const FoundPlan found, FindPlan(job, in_.topology, options, clock_,
-                                                        planner::PlanScope::kFewPrograms));
+    MW_ASSIGN_OR_RETURN(
+        const search::FoundPlan found,
+        search::FindPlan(job, in_.topology, options, clock_, planner::PlanScope::kFewPrograms));
     return planner::ForecastStep(found.plan, in_.topology);
   }
 
@@ -279,9 +280,9 @@ class StageExplainer {
   }
 
   Result<Plan> MakeMoved(const planner::Layout& layout) const {
-    planner::ShardingChooser chooser = MakePinnedRules(input_.job);
+    planner::ShardingChooser chooser = search::MakePinnedRules(input_.job);
     if (input_.by_search) {
-      chooser = MakeShardingChooser(input_.job, input_.topology, {}, clock_);
+      chooser = search::MakeShardingChooser(input_.job, input_.topology, {}, clock_);
     }
     return planner::MakePlanOf(input_.job, input_.topology, layout,
                                planner::PlanScope::kOnePerStage, chooser);
@@ -316,4 +317,4 @@ Result<std::vector<int>> StagesOfLayers(const planner::Plan& plan, int first, in
       fmt::format("there are no layers {}-{}; the model has layers 0 to {}", first, last, most)));
 }
 
-}  // namespace meshwright::search
+}  // namespace meshwright::report

@@ -1,4 +1,4 @@
-#include "search/explain_shardings.h"
+#include "report/sharding_reasons.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "planner/job_on_axes.h"
 #include "planner/layout.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
@@ -19,7 +20,7 @@
 #include "search/find_shardings.h"
 #include "search/intra_model.h"
 
-namespace meshwright::search {
+namespace meshwright::report {
 namespace {
 
 using ir::Node;
@@ -27,16 +28,24 @@ using mesh::Sharding;
 using planner::kMicro;
 using planner::NodeStrategy;
 using planner::WithoutAxis;
+using search::ChoiceAnswer;
+using search::ChoiceEdge;
+using search::ChoiceProblem;
+using search::EvaluateChoices;
+using search::IntraModel;
+using search::kForbidden;
+using search::kNoVariable;
+using search::SolveChoices;
+using search::SolveOptions;
+using search::SumsOverDevices;
+using search::Variable;
+using search::VariableKind;
+using search::WithoutMoments;
 
 // Near enough to the best to tell alternatives apart.
 constexpr double kPriceGap = 1e-3;
 
 size_t At(int i) { return static_cast<size_t>(i); }
-
-bool SumsOverDevices(const Sharding& sharding) {
-  return std::any_of(sharding.partial.begin(), sharding.partial.end(),
-                     [](const auto& entry) { return entry.first != kMicro; });
-}
 
 const char* PhaseText(ir::Phase phase) {
   switch (phase) {
@@ -197,36 +206,35 @@ struct ShardingExplainer {
 
   // ---- the plan's own choices ----
 
-  std::map<int, int> ParamChoices(const std::map<std::string, Sharding>& params) const {
+  // The choices of variables of one kind that `same` finds among those that they have.
+  template <typename Same>
+  std::map<int, int> Chosen(VariableKind kind, const Same& same) const {
     std::map<int, int> fixed;
     for (size_t v = 0; v < model.variables.size(); ++v) {
       const Variable& variable = model.variables[v];
-      if (variable.kind != VariableKind::kParam) continue;
-      const auto it = params.find(step.graph.nodes[At(variable.node)].attrs.Str("name"));
-      if (it == params.end()) continue;
-      const auto at = std::find(variable.shardings.begin(), variable.shardings.end(), it->second);
-      if (at != variable.shardings.end()) {
-        fixed[static_cast<int>(v)] = static_cast<int>(at - variable.shardings.begin());
+      for (int c = 0; variable.kind == kind && c < model.problem.choices_of(static_cast<int>(v));
+           ++c) {
+        if (!fixed.contains(static_cast<int>(v)) && same(variable, At(c))) {
+          fixed[static_cast<int>(v)] = c;
+        }
       }
     }
     return fixed;
   }
 
+  std::map<int, int> ParamChoices(const ShardingsByName& params) const {
+    return Chosen(VariableKind::kParam, [&](const Variable& variable, size_t choice) {
+      const auto it = params.find(step.graph.nodes[At(variable.node)].attrs.Str("name"));
+      return it != params.end() && variable.shardings[choice] == it->second;
+    });
+  }
+
   std::map<int, int> NodeChoices(const planner::Strategies& rules) const {
-    std::map<int, int> fixed;
-    for (size_t v = 0; v < model.variables.size(); ++v) {
-      const Variable& variable = model.variables[v];
-      if (variable.kind != VariableKind::kNode) continue;
+    return Chosen(VariableKind::kNode, [&](const Variable& variable, size_t choice) {
       const NodeStrategy& own = rules.nodes[At(variable.node)];
-      const auto same = [&](const NodeStrategy& strategy) {
-        return strategy.operands == own.operands && strategy.results == own.results;
-      };
-      const auto at = std::find_if(variable.strategies.begin(), variable.strategies.end(), same);
-      if (at != variable.strategies.end()) {
-        fixed[static_cast<int>(v)] = static_cast<int>(at - variable.strategies.begin());
-      }
-    }
-    return fixed;
+      const NodeStrategy& strategy = variable.strategies[choice];
+      return strategy.operands == own.operands && strategy.results == own.results;
+    });
   }
 
   // What conversions lie between is the search's in any case; where the rules do what the search
@@ -358,12 +366,14 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
         "to compare"));
   }
   ShardingExplainer explainer{input.options, clock};
-  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(input.job));
-  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(input.job, std::move(graph), layout));
-  const auto costs = MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
-  MW_ASSIGN_OR_RETURN(explainer.model,
-                      MakeIntraModel(explainer.step.graph, explainer.step.stages,
-                                     IntraOptionsOf(input.topology, layout, 1), *costs));
+  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes placed, planner::PlaceOnAxes(input.job, layout));
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(placed.job));
+  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(placed.job, std::move(graph), layout));
+  const auto costs = search::MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
+  MW_ASSIGN_OR_RETURN(
+      explainer.model,
+      search::MakeIntraModel(explainer.step.graph, explainer.step.stages,
+                             search::IntraOptionsOf(input.topology, layout, 1), *costs));
   explainer.AddNames();
   MW_ASSIGN_OR_RETURN(const std::vector<int> matches, explainer.Matches(pattern));
   MW_TRY(explainer.FindChosen(input.plan, !input.job.parallel.sharding_pins.empty()));
@@ -379,4 +389,4 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
   return answer;
 }
 
-}  // namespace meshwright::search
+}  // namespace meshwright::report

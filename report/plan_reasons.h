@@ -23,7 +23,7 @@
 #include "planner/plan.h"
 #include "search/find_layout.h"
 
-namespace meshwright::search {
+namespace meshwright::report {
 
 enum class AxisDecision : uint8_t {
   kPinned,    // by the job
@@ -97,4 +97,4 @@ Result<StageExplanation> ExplainStage(const ExplainStageInput& input, int stage,
 // layers.
 Result<std::vector<int>> StagesOfLayers(const planner::Plan& plan, int first, int last);
 
-}  // namespace meshwright::search
+}  // namespace meshwright::report
