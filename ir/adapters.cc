@@ -30,7 +30,7 @@ struct Product {
 };
 
 bool HasLabel(const std::string& labels, char label) {
-  return labels.find(label) != std::string::npos;
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
 // How `operand` of the einsum is used; nothing where it is no matrix of a product.

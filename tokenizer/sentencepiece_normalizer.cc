@@ -57,7 +57,7 @@ std::string SentencePieceNormalizer::Apply(std::string_view text, Options option
     text.remove_prefix(step.read);
   }
   if (file_->remove_extra_whitespaces) {
-    while (out.ends_with(space)) out.resize(out.size() - space.size());
+    while (out.ends_with(space)) out.erase(out.size() - space.size());
   }
   return out;
 }
