@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "client/trainer.h"
 #include "config/config_keys.h"
+#include "config/data_rows.h"
 #include "config/job_config.h"
 #include "config/starting_weights.h"
 #include "formats/adapters.h"
@@ -159,8 +160,10 @@ namespace {
 // Everything but programs.
 client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
+  ir::OptimizerSpec optimizer = config.optimizer;
+  optimizer.moments_dtype = DTypeOf(config.moments_dtype);
   builder.Train(config.train)
-      .Optimizer(config.optimizer)
+      .Optimizer(std::move(optimizer))
       .Parallel(config.parallel)
       .Data(config.data)
       .DType(DTypeOf(config.dtype))
@@ -197,7 +200,10 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       ir::JobProgram predict,
       client::PredictProgram({1, config.train.sequence, dtype}, prepared.model.functions));
   builder.Program(std::move(predict));
-  auto request = builder.Build(prepared.model.functions);
+  MW_ASSIGN_OR_RETURN(const client::RowKind rows, RowKindOf(config));
+  MW_ASSIGN_OR_RETURN(ir::DataSpec data, DataWithoutFiles(config));
+  builder.Data(std::move(data));
+  auto request = builder.Rows(rows).Build(prepared.model.functions);
   if (!request) return Fail(AtKey(request.error(), config));
   MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, TuningOf(config));
   MW_ASSIGN_OR_RETURN(prepared.request, client::WithFineTuning(*std::move(request), tuning));

@@ -111,6 +111,16 @@ Status CheckSlice(const BlockCheck& check, const ir::DataSlice& slice, int64_t i
   return OkStatus();
 }
 
+// Numbers one behind the other, whatever the dims of an item are.
+ir::DataField Flat(ir::DataField field) {
+  const int64_t elements = field.item_bytes() / ir::ElementBytes(field.element);
+  for (auto* slices : {&field.slices, &field.validation}) {
+    for (ir::DataSlice& slice : *slices) slice.items *= elements;
+  }
+  field.item.clear();
+  return field;
+}
+
 }  // namespace
 
 int64_t FindInvalidUtf8(std::string_view text) {
@@ -134,12 +144,18 @@ int64_t FindInvalidUtf8(std::string_view text) {
 
 Status CheckContents(const ir::DataStream& stream, const ContentRules& rules) {
   MW_TRY(CheckEnough(stream, rules.sequence));
-  if (stream.kind != ir::DataKind::kTokens) return OkStatus();
+  // Of records, those that a language model reads (client/trainer.h) have tokens in this field.
+  const ir::DataField* tokens =
+      stream.kind == ir::DataKind::kTokens ? &stream.fields[0] : stream.Find("tokens");
+  if (tokens == nullptr || tokens->element == ir::Element::kBool ||
+      tokens->element > ir::Element::kI64) {
+    return OkStatus();
+  }
   double total = 0;
   for (const ir::FileRef& file : stream.files) total += static_cast<double>(file.blob.size_bytes);
   const double share = static_cast<double>(rules.limit_bytes) / std::max(total, 1.0);
   MW_ASSIGN_OR_RETURN(const auto files, FileSet::Open(stream.files, OpenLocal));
-  const ir::DataField& field = stream.fields[0];
+  const ir::DataField field = Flat(*tokens);
   for (const auto* slices : {&field.slices, &field.validation}) {
     for (const ir::DataSlice& slice : *slices) {
       MW_ASSIGN_OR_RETURN(const auto map, files->Get(static_cast<size_t>(slice.file)));
