@@ -87,10 +87,11 @@ std::optional<uint32_t> EndOfText(const std::string& folder, const Tokenizer& to
 
 Result<DocumentMaker> DocumentMaker::Make(const DocumentRules& rules) {
   DocumentMaker maker(rules);
+  if (rules.separator) maker.separator_ = static_cast<uint32_t>(*rules.separator);
+  if (rules.tokenizer.empty()) return std::move(maker).OfBytes();
   MW_ASSIGN_OR_RETURN(maker.tokenizer_, Tokenizer::Load(rules.tokenizer));
   const std::string folder = FolderOfTokenizer(rules.tokenizer);
-  maker.separator_ = EndOfText(folder, *maker.tokenizer_);
-  if (rules.separator) maker.separator_ = static_cast<uint32_t>(*rules.separator);
+  if (!rules.separator) maker.separator_ = EndOfText(folder, *maker.tokenizer_);
   if (rules.format == "jsonl") {
     auto chat = ChatTemplate::Load(folder);
     if (chat.has_value()) {
@@ -100,19 +101,38 @@ Result<DocumentMaker> DocumentMaker::Make(const DocumentRules& rules) {
     }
   }
   MW_ASSIGN_OR_RETURN(const std::string files, IdentityOf(rules.tokenizer));
-  maker.identity_ = fmt::format("{}\n{}\n{}\n{}\n{}\n", kMadeBy, rules.format, files,
-                                maker.separator_ ? int64_t{*maker.separator_} : -1,
-                                rules.answers ? "answers" : "all");
+  maker.SetIdentity(files);
   return maker;
 }
 
+DocumentMaker DocumentMaker::OfBytes() && {
+  no_chat_ = NotFound("data of bytes have no folder with a template");
+  SetIdentity("bytes");
+  return std::move(*this);
+}
+
+void DocumentMaker::SetIdentity(const std::string& files) {
+  identity_ = fmt::format("{}\n{}\n{}\n{}\n{}\n", kMadeBy, rules_.format, files,
+                          separator_ ? int64_t{*separator_} : -1,
+                          rules_.answers ? "answers" : "all");
+}
+
+Result<std::vector<uint32_t>> DocumentMaker::Encode(std::string_view text) const {
+  if (tokenizer_) return tokenizer_->Encode(text, {.special = false});
+  std::vector<uint32_t> bytes;
+  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+  return bytes;
+}
+
 int64_t DocumentMaker::id_end() const {
-  return std::max<int64_t>(tokenizer_->id_end(), separator_ ? int64_t{*separator_} + 1 : 0);
+  constexpr int64_t kBytes = 256;
+  const int64_t ids = tokenizer_ ? int64_t{tokenizer_->id_end()} : kBytes;
+  return std::max<int64_t>(ids, separator_ ? int64_t{*separator_} + 1 : 0);
 }
 
 Result<Document> DocumentMaker::OfText(std::string_view text) const {
   Document document;
-  MW_ASSIGN_OR_RETURN(document.ids, tokenizer_->Encode(text, {.special = false}));
+  MW_ASSIGN_OR_RETURN(document.ids, Encode(text));
   document.learned.assign(document.ids.size(), true);
   document.bytes = static_cast<int64_t>(text.size());
   return document;
@@ -129,11 +149,8 @@ Result<Document> DocumentMaker::OfAnswers(std::string_view text,
     MW_CHECK(answer.begin <= answer.end && answer.end <= text.size())
         << "an answer from " << answer.begin << " to " << answer.end << " of " << text.size();
     if (answer.begin == answer.end) continue;
-    MW_ASSIGN_OR_RETURN(
-        const auto before,
-        tokenizer_->Encode(text.substr(0, answer.begin), {.special = false}));
-    MW_ASSIGN_OR_RETURN(const auto with,
-                        tokenizer_->Encode(text.substr(0, answer.end), {.special = false}));
+    MW_ASSIGN_OR_RETURN(const auto before, Encode(text.substr(0, answer.begin)));
+    MW_ASSIGN_OR_RETURN(const auto with, Encode(text.substr(0, answer.end)));
     const size_t first = Common(before, document.ids);
     const size_t common = Common(with, document.ids);
     const size_t end = std::min(document.ids.size(), common + (common < with.size() ? 1 : 0));

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -28,7 +29,7 @@ namespace meshwright::cli {
 
 struct DocumentRules {
   std::string format = "text";       // or "jsonl"
-  std::string tokenizer;             // a file, or the folder of a model
+  std::string tokenizer;             // a file, or the folder of a model; empty: tokens are bytes
   std::optional<int64_t> separator;  // else the tokenizer's end of a text; none where it has none
   bool answers = false;              // only answers are learned
 };
@@ -57,6 +58,9 @@ class DocumentMaker {
 
  private:
   explicit DocumentMaker(DocumentRules rules) : rules_(std::move(rules)) {}
+  DocumentMaker OfBytes() &&;
+  void SetIdentity(const std::string& files);
+  Result<std::vector<uint32_t>> Encode(std::string_view text) const;
   Result<Document> OfText(std::string_view text) const;
   Result<Document> OfAnswers(std::string_view text,
                              const std::vector<tokenizer::TextSpan>& answers) const;

@@ -38,7 +38,7 @@ Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::J
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(found));
   MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
   const Status fits = formats::CheckWeights(*file, job.main().graph);
-  if (!fits.ok()) return Fail(fits.WithContext(weights.path()));
+  if (!fits.ok()) return Fail(fits);  // it names the file
   client::SendOptions options;
   options.upload = weights.is_temporary();
   MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/folder_job.h"
+#include "cli/job_codec.h"
 #include "cli/output.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
@@ -51,9 +52,9 @@ Status ReadPositions(Writer& writer) {
 }
 
 // The texts of a job end where its documents do.
-generation::Settings StopsOfJob(const ir::JobRequest& job, const TextCodec& codec) {
+generation::Settings StopsOfJob(const ir::JobRequest& job, int64_t id) {
   generation::Settings settings;
-  if (const auto end = EndOfJobTexts(job, codec)) settings.stops.insert(*end);
+  if (const auto end = EndOfJobTexts(job, id)) settings.stops.insert(*end);
   return settings;
 }
 
@@ -64,7 +65,7 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(writer.job_id));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(writer.job_id));
   MW_ASSIGN_OR_RETURN(writer.codec, CodecOfJob(description.job, writer.job_id));
-  writer.settings = StopsOfJob(description.job, writer.codec);
+  writer.settings = StopsOfJob(description.job, writer.job_id);
   const client::SessionOptions options = SessionOptionsOf(args);
   if (!client::IsTerminal(info.state)) {
     MW_ASSIGN_OR_RETURN(writer.session, client.AttachSession(writer.job_id, options));

@@ -22,6 +22,7 @@ struct JobCommands {
   PredictArgs& predict;
   GenerateArgs& generate;
   ChatArgs& chat;
+  EvalArgs& eval;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
   LogsArgs& logs;
@@ -30,7 +31,7 @@ struct JobCommands {
   ResumeArgs& resume;
   WaitArgs& wait;
 };
-// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
+// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli
