@@ -127,8 +127,7 @@ ir::DataField Flat(ir::DataField field) {
 // Whether its numbers are tokens: of records, those that a language model reads (client/trainer.h).
 bool HasTokens(const ir::DataStream& stream, const ir::DataField& field) {
   if (stream.kind == ir::DataKind::kTokens) return true;
-  const bool whole =
-      field.element != ir::Element::kBool && field.element <= ir::Element::kI64;
+  const bool whole = field.element != ir::Element::kBool && field.element <= ir::Element::kI64;
   return whole && (field.name == "tokens" || field.name == kLabels);
 }
 
