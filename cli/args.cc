@@ -48,6 +48,7 @@ struct Storage {
   PredictArgs predict;
   GenerateArgs generate;
   ChatArgs chat;
+  EvalArgs eval;
   EvaluateArgs evaluate;
   CheckpointArgs checkpoint;
   LogsArgs logs;
@@ -342,6 +343,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "predict") return s.predict;
   if (name == "generate") return s.generate;
   if (name == "chat") return s.chat;
+  if (name == "eval") return s.eval;
   if (name == "evaluate") return s.evaluate;
   if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
@@ -407,9 +409,9 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",   "submit",     "jobs",      "logs",    "wait",
-      "cancel",   "plan",     "verify",     "pause",     "resume",  "predict",
-      "generate", "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
+      "up",       "status",     "submit",    "jobs",    "logs",    "wait",     "cancel",
+      "plan",     "verify",     "pause",     "resume",  "predict", "generate", "eval",
+      "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -458,9 +460,9 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
   AddGlobal(app, storage);
   AddCluster(app, storage);
-  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate,
-                storage.checkpoint, storage.logs, storage.cancel, storage.pause, storage.resume,
-                storage.wait, storage.timeline, storage.why});
+  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval,
+                storage.evaluate, storage.checkpoint, storage.logs, storage.cancel, storage.pause,
+                storage.resume, storage.wait, storage.timeline, storage.why});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

@@ -238,10 +238,10 @@ struct WhyArgs : JobArgs {
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
-                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
-                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
-                 WhyArgs>;
+                 PredictArgs, GenerateArgs, ChatArgs, EvalArgs, EvaluateArgs, CheckpointArgs,
+                 JobsArgs, LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
+                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs,
+                 TimelineArgs, WhyArgs>;
 
 struct Invocation {
   GlobalArgs global;

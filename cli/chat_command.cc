@@ -79,13 +79,17 @@ class Conversation {
     return writer_->Close();
   }
 
+  // Whether every line was answered.
+  bool good() const { return !failed_; }
+
  private:
   // An answer that cannot be begun is no end of the conversation: the line is forgotten.
   Status Answer(const std::string& line) {
     history_.Add("user", line);
     const Result<std::vector<int32_t>> prompt = Prompt();
     if (!prompt.has_value()) {
-      fmt::print(stderr, "{}\n", prompt.error().message());
+      fmt::print(stderr, "error: {}\n", prompt.error().message());
+      failed_ = true;
       history_.DropLast();
       return OkStatus();
     }
@@ -138,6 +142,7 @@ class Conversation {
   InterruptFlag interrupt_;
   std::set<int32_t> stops_;
   uint64_t answers_ = 0;  // each is drawn by a number of its own
+  bool failed_ = false;   // some line had no answer
 };
 
 // What is wrong with it would else be said of each line.
@@ -148,7 +153,7 @@ Status CheckVariables(const std::string& text) {
       fmt::format("--variables '{}' is no JSON object such as '{{\"name\": \"value\"}}'", text));
 }
 
-Status Chat(const ChatArgs& args, const GlobalArgs& global) {
+Result<int> Chat(const ChatArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckVariables(args.variables));
   MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
@@ -156,14 +161,16 @@ Status Chat(const ChatArgs& args, const GlobalArgs& global) {
   open.prompt = "a";  // stands for the first token of a conversation
   open.max_new_tokens = args.context - 1;
   MW_ASSIGN_OR_RETURN(std::unique_ptr<TextWriter> writer, OpenWriter(*client, open));
-  return Conversation(args, std::move(chat_template), std::move(writer)).Run();
+  Conversation conversation(args, std::move(chat_template), std::move(writer));
+  MW_TRY(conversation.Run());
+  return conversation.good() ? kExitOk : kExitJobFailed;
 }
 
 }  // namespace
 
 int RunChat(const ChatArgs& args, const GlobalArgs& global) {
-  const Status status = Chat(args, global);
-  return status.ok() ? kExitOk : ReportError(status);
+  const Result<int> code = Chat(args, global);
+  return code ? *code : ReportError(code.error());
 }
 
 }  // namespace meshwright::cli

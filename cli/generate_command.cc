@@ -12,14 +12,13 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
-#include "cli/input_files.h"
+#include "cli/folder_job.h"
+#include "cli/job_codec.h"
 #include "cli/output.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "cli/text_writer.h"
 #include "cli/writing_job.h"
-#include "client/data_files.h"
-#include "formats/safetensors.h"
 #include "generation/engine.h"
 #include "generation/settings.h"
 #include "generation/write_text.h"
@@ -40,11 +39,6 @@ struct Writer {
   std::optional<generation::PagedPlan> pages = {};
 };
 
-bool IsJob(const std::string& model) {
-  return !model.empty() && model.size() < 10 &&
-         std::all_of(model.begin(), model.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 client::SessionOptions SessionOptionsOf(const GenerateArgs& args) {
   return {.open_timeout_ms = args.timeout_s * 1000, .timeout_ms = args.timeout_s * 1000};
 }
@@ -57,19 +51,21 @@ Status ReadPositions(Writer& writer) {
   return OkStatus();
 }
 
+// The texts of a job end where its documents do.
+generation::Settings StopsOfJob(const ir::JobRequest& job, int64_t id) {
+  generation::Settings settings;
+  if (const auto end = EndOfJobTexts(job, id)) settings.stops.insert(*end);
+  return settings;
+}
+
 // A job that runs is asked between its steps; of one that has ended, the weights.
 Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   Writer writer;
   writer.job_id = std::stoll(args.model);
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(writer.job_id));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(writer.job_id));
-  const std::string format = TokenFormatOf(description.job.data);
-  if (format != "bytes") {
-    return Fail(InvalidArgument(
-        fmt::format("the data of job {} are {} tokens, not text; give its model as a folder that "
-                    "has the tokenizer (`meshwright checkpoint export {} FOLDER`)",
-                    writer.job_id, format, writer.job_id)));
-  }
+  MW_ASSIGN_OR_RETURN(writer.codec, CodecOfJob(description.job, writer.job_id));
+  writer.settings = StopsOfJob(description.job, writer.job_id);
   const client::SessionOptions options = SessionOptionsOf(args);
   if (!client::IsTerminal(info.state)) {
     MW_ASSIGN_OR_RETURN(writer.session, client.AttachSession(writer.job_id, options));
@@ -97,35 +93,6 @@ Result<generation::Settings> SettingsOf(const std::string& folder) {
   return generation::Settings();
 }
 
-// A job of the folder's model for texts of so many tokens.
-Result<config::JobConfig> ConfigOf(const GenerateArgs& args, int64_t positions) {
-  config::ConfigSource source;
-  source.file = args.model;
-  source.text = fmt::format("[model]\nhf_path = {}\n[training]\nseq_len = {}\ndtype = \"{}\"\n",
-                            nlohmann::json(args.model).dump(), positions, args.dtype);
-  source.overrides = args.overrides;
-  source.environment_names = {};
-  return config::ParseJobConfig(source);
-}
-
-Result<ir::JobRequest> WithWeights(client::Client& client, const config::JobConfig& config,
-                                   ir::JobRequest job) {
-  MW_ASSIGN_OR_RETURN(const config::StartingWeights found, config::FindStartingWeights(config));
-  if (found.path.empty()) {
-    return Fail(NotFound(fmt::format("{} has no model.safetensors: there is nothing to write with",
-                                     config.hf_path)));
-  }
-  MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(found));
-  MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
-  const Status fits = formats::CheckWeights(*file, job.main().graph);
-  if (!fits.ok()) return Fail(fits.WithContext(weights.path()));
-  client::SendOptions options;
-  options.upload = weights.is_temporary();
-  MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
-  job.init_weights = std::move(sent.file);
-  return job;
-}
-
 // Files of two models in one folder.
 Status CheckTokens(const std::vector<int32_t>& tokens, int64_t vocabulary,
                    const std::string& folder) {
@@ -139,6 +106,8 @@ Status CheckTokens(const std::vector<int32_t>& tokens, int64_t vocabulary,
   return OkStatus();
 }
 
+FolderModel FolderOf(const GenerateArgs& args) { return {args.model, args.dtype, args.overrides}; }
+
 Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   Writer writer;
   MW_ASSIGN_OR_RETURN(writer.settings, SettingsOf(args.model));
@@ -147,18 +116,18 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   const int64_t more =
       args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
   // A model says how many positions it has when it is made, for one.
-  MW_ASSIGN_OR_RETURN(config::JobConfig config, ConfigOf(args, 1));
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, FolderConfig(FolderOf(args), 1));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   MW_TRY(CheckTokens(prompt, prepared.model.vocabulary, args.model));
   int64_t positions = static_cast<int64_t>(prompt.size()) + more;
   if (prepared.model.max_sequence > 0) {
     positions = std::min(positions, prepared.model.max_sequence);
   }
-  MW_ASSIGN_OR_RETURN(config, ConfigOf(args, std::max<int64_t>(positions, 1)));
+  MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), std::max<int64_t>(positions, 1)));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
   MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
-                      WithWeights(client, config, std::move(writing.job)));
+                      WithFolderWeights(client, config, std::move(writing.job)));
   MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
   writer.positions = writing.positions;
   writer.pages = writing.pages;
@@ -261,7 +230,7 @@ void PrintEnd(const generation::Request& request, const generation::Written& wri
 Status CheckArgs(const GenerateArgs& args) {
   MW_TRY(generation::CheckSampling(SamplingOf(args, {})));
   if (args.prompt.empty()) return InvalidArgument("the prompt is empty: give a text to go on from");
-  if (IsJob(args.model)) {
+  if (IsJobId(args.model)) {
     if (args.overrides.empty()) return OkStatus();
     return InvalidArgument("--set is for the model of a folder; a job has its layout");
   }
@@ -275,7 +244,7 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckArgs(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   MW_ASSIGN_OR_RETURN(Writer writer,
-                      IsJob(args.model) ? OfJob(*client, args) : OfFolder(*client, args));
+                      IsJobId(args.model) ? OfJob(*client, args) : OfFolder(*client, args));
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
   const generation::Request request = RequestOf(args, writer, std::move(prompt));
   std::string text;
@@ -324,7 +293,7 @@ class OpenedWriter final : public TextWriter {
 Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args) {
   MW_TRY(CheckArgs(args));
   MW_ASSIGN_OR_RETURN(Writer writer,
-                      IsJob(args.model) ? OfJob(client, args) : OfFolder(client, args));
+                      IsJobId(args.model) ? OfJob(client, args) : OfFolder(client, args));
   return std::make_unique<OpenedWriter>(std::move(writer));
 }
 

@@ -184,8 +184,7 @@ void AddWriting(CLI::App* generate, GenerateArgs& args) {
       ->capture_default_str();
 }
 
-constexpr char kModel[] =
-    "A Hugging Face folder with its tokenizer, or the id of a job whose data are bytes";
+constexpr char kModel[] = "A Hugging Face folder with its tokenizer, or the id of a job";
 
 void AddGenerate(CLI::App& app, GenerateArgs& args) {
   CLI::App* generate = app.add_subcommand("generate", "Text by a model, behind a prompt");
@@ -207,6 +206,38 @@ void AddChat(CLI::App& app, ChatArgs& args) {
                    "A template's file, or a folder with one; default: the model's own");
   chat->add_option("--variables", args.variables,
                    "What the template asks for besides, as JSON: {\"enable_thinking\": false}");
+}
+
+void AddEval(CLI::App& app, EvalArgs& args) {
+  CLI::App* eval = app.add_subcommand(
+      "eval", "Perplexity and accuracy of a model on data, or the choices that it takes");
+  eval->add_option("model", args.model, kModel)->required();
+  eval->add_option("--data", args.data,
+                   "Text, or JSON lines: rows with \"choices\" are questions, others documents")
+      ->required();
+  eval->add_option("--format", args.format, "Default: jsonl of a file that is called so, else text")
+      ->check(CLI::IsMember({"text", "jsonl"}));
+  eval->add_option("--loss-on", args.loss_on, "Which tokens of documents count")
+      ->check(CLI::IsMember({"all", "answers"}))
+      ->capture_default_str();
+  eval->add_option("--delimiter", args.delimiter, "Between a prompt and a choice")
+      ->capture_default_str();
+  eval->add_option("--samples", args.samples, "File for what was said of each row, as JSON lines");
+  eval->add_option("--batch", args.batch, "Rows that the model sees at once")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->capture_default_str();
+  eval->add_option("--context", args.context, "Tokens of a row; the model may have fewer")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
+  eval->add_option("--limit", args.limit, "Documents or questions at most; 0: all")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  eval->add_option("--dtype", args.dtype, "Of a folder's model")
+      ->check(CLI::IsMember({"float32", "float64"}))
+      ->capture_default_str();
+  AddOverrides(eval, args.overrides);
+  eval->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
 }
 
 void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
@@ -257,6 +288,7 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddPredict(app, commands.predict);
   AddGenerate(app, commands.generate);
   AddChat(app, commands.chat);
+  AddEval(app, commands.eval);
   AddEvaluate(app, commands.evaluate);
   AddCheckpoint(app, commands.checkpoint);
 

@@ -22,6 +22,7 @@ struct JobCommands {
   PredictArgs& predict;
   GenerateArgs& generate;
   ChatArgs& chat;
+  EvalArgs& eval;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
   LogsArgs& logs;
@@ -32,8 +33,8 @@ struct JobCommands {
   TimelineArgs& timeline;
   WhyArgs& why;
 };
-// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait,
-// timeline, why.
+// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, logs, cancel, pause, resume,
+// wait, timeline, why.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

@@ -39,6 +39,21 @@ struct GenerateArgs {
   int64_t timeout_s = 600;
 };
 
+struct EvalArgs {
+  std::string model;            // as of GenerateArgs
+  std::string data;             // file: text, or JSON lines
+  std::string format;           // "text" | "jsonl"; empty: by the file's name
+  std::string loss_on = "all";  // or "answers"
+  std::string delimiter = " ";  // between a prompt and a choice
+  std::string samples;          // file for what was said of each row; empty: none
+  int64_t batch = 8;
+  int64_t context = 1024;  // tokens of a row; the model may have fewer
+  int64_t limit = 0;       // lines or documents at most; 0: all
+  std::string dtype = "float32";
+  std::vector<std::string> overrides;  // of a folder's job
+  int64_t timeout_s = 600;
+};
+
 struct ChatArgs {
   GenerateArgs generate;      // the model and how its answers are drawn
   std::string system;         // what the system says first

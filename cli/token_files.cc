@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/file.h"
@@ -14,16 +12,10 @@
 #include "base/parallel.h"
 #include "base/sha256.h"
 #include "cli/cache_dir.h"
-#include "tokenizer/chat_template.h"
-#include "tokenizer/tokenizer.h"
 
 namespace meshwright::cli {
 namespace {
 
-using tokenizer::ChatTemplate;
-using tokenizer::Tokenizer;
-
-constexpr const char* kMadeBy = "token files 1";  // another number: parts are made otherwise
 constexpr size_t kPartNameLength = 40;
 constexpr int64_t kUint16 = 65'536;
 
@@ -34,87 +26,6 @@ struct Part {
   size_t end = 0;
   bool last = false;  // of its file
 };
-
-// What all parts are made with.
-struct Maker {
-  std::string format;
-  std::string identity;  // of everything here that decides what tokens a part has
-  std::optional<Tokenizer> tokenizer;
-  std::optional<ChatTemplate> chat;
-  Status no_chat;  // why there is none, for the line that wants one
-  std::optional<uint32_t> separator;
-  bool wide = false;
-};
-
-// Files of a tokenizer whose bytes decide what it does.
-Result<std::string> IdentityOf(const std::string& path) {
-  Sha256 hash;
-  const bool folder = FileExists(path + "/.");
-  const std::string base = folder ? path : std::filesystem::path(path).parent_path().string();
-  std::vector<std::string> files = {"tokenizer.json",          "tokenizer.model",
-                                    "tokenizer_config.json",   "added_tokens.json",
-                                    "special_tokens_map.json", "chat_template.jinja",
-                                    "chat_template.json"};
-  for (std::string& file : files) file = base.empty() ? file : base + "/" + file;
-  if (!folder) files.push_back(path);
-  for (const std::string& file : files) {
-    if (!FileExists(file)) continue;
-    MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
-    hash.Update(
-        fmt::format("{} {}\n", std::filesystem::path(file).filename().string(), bytes.size()));
-    hash.Update(bytes);
-  }
-  return hash.HexDigest();
-}
-
-// The folder in which a tokenizer's other files stand.
-std::string FolderOf(const std::string& path) {
-  if (FileExists(path + "/.")) return path;
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
-// "eos_token" of tokenizer_config.json, where it is a token.
-std::optional<uint32_t> EndOf(const std::string& folder, const Tokenizer& tokenizer) {
-  const auto text = ReadFile(folder + "/tokenizer_config.json");
-  const nlohmann::json config =
-      text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-  std::vector<std::string> names;
-  if (config.is_object() && config.contains("eos_token")) {
-    const nlohmann::json& end = config["eos_token"];
-    if (end.is_string()) names.push_back(end.get<std::string>());
-    if (end.is_object()) names.push_back(end.value("content", ""));
-  }
-  names.insert(names.end(), {"<|endoftext|>", "</s>"});
-  for (const std::string& name : names) {
-    if (const auto id = tokenizer.IdOf(name)) return id;
-  }
-  return std::nullopt;
-}
-
-Result<Maker> MakerOf(const TokenFilesRequest& request) {
-  Maker maker;
-  maker.format = request.format;
-  MW_ASSIGN_OR_RETURN(maker.tokenizer, Tokenizer::Load(request.tokenizer));
-  const std::string folder = FolderOf(request.tokenizer);
-  maker.separator = EndOf(folder, *maker.tokenizer);
-  if (request.separator) maker.separator = static_cast<uint32_t>(*request.separator);
-  if (request.format == "jsonl") {
-    auto chat = ChatTemplate::Load(folder);
-    if (chat.has_value()) {
-      maker.chat = *chat;
-    } else {
-      maker.no_chat = chat.error();
-    }
-  }
-  const int64_t largest = std::max<int64_t>(maker.tokenizer->id_end(),
-                                            maker.separator ? int64_t{*maker.separator} + 1 : 0);
-  maker.wide = largest > kUint16;
-  MW_ASSIGN_OR_RETURN(const std::string files, IdentityOf(request.tokenizer));
-  maker.identity = fmt::format("{}\n{}\n{}\n{}\n", kMadeBy, maker.format, files,
-                               maker.separator ? int64_t{*maker.separator} : -1);
-  return maker;
-}
 
 // Where a part that could end at `at` ends: behind an empty line, else behind a line, else behind a
 // character. Lines of JSON are never cut.
@@ -143,83 +54,23 @@ std::vector<Part> PartsOf(std::string_view text, size_t file, size_t part_bytes,
   return parts;
 }
 
-using Ids = std::vector<uint32_t>;
-
-Status AddDocument(const Maker& maker, std::string_view text, Ids& ids) {
-  MW_ASSIGN_OR_RETURN(const Ids made, maker.tokenizer->Encode(text, {.special = false}));
-  ids.insert(ids.end(), made.begin(), made.end());
-  return OkStatus();
-}
-
-void AddSeparator(const Maker& maker, Ids& ids) {
-  // A chat template may have ended the conversation with the same token.
-  if (maker.separator && (ids.empty() || ids.back() != *maker.separator)) {
-    ids.push_back(*maker.separator);
-  }
-}
-
-Status AddLine(const Maker& maker, std::string_view line, Ids& ids) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object()) return InvalidArgument("is no JSON object");
-  const auto text = object.find("text");
-  const auto messages = object.find("messages");
-  if (text != object.end() && text->is_string()) {
-    MW_TRY(AddDocument(maker, text->get_ref<const std::string&>(), ids));
-  } else if (messages != object.end() && messages->is_array()) {
-    if (!maker.chat) return maker.no_chat.WithContext("\"messages\" need a chat template");
-    // Not the parsed object: keys keep their order.
-    const auto ordered = nlohmann::ordered_json::parse(line, nullptr, false);
-    tokenizer::ChatRequest request;
-    request.messages = ordered["messages"].dump();
-    request.now.tm_year = 70;  // equal texts give equal tokens, whenever that is
-    request.now.tm_mday = 1;
-    if (ordered.contains("tools") && ordered["tools"].is_array()) {
-      request.tools = ordered["tools"].dump();
-    }
-    MW_ASSIGN_OR_RETURN(const tokenizer::RenderedTemplate made, maker.chat->Render(request));
-    MW_TRY(AddDocument(maker, made.text, ids));
-  } else {
-    return InvalidArgument("has neither \"text\", a text, nor \"messages\", a list");
-  }
-  AddSeparator(maker, ids);
-  return OkStatus();
-}
-
-// Errors name the line of the part, counted from 1, where there are lines.
-Result<Ids> TokensOfPart(const Maker& maker, std::string_view part, bool last, int64_t first_line) {
-  Ids ids;
-  if (maker.format == "text") {
-    MW_TRY(AddDocument(maker, part, ids));
-    if (last) AddSeparator(maker, ids);
-    return ids;
-  }
-  for (int64_t number = first_line; !part.empty(); ++number) {
-    const size_t end = std::min(part.find('\n'), part.size());
-    const std::string_view line = part.substr(0, end);
-    part.remove_prefix(std::min(end + 1, part.size()));
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    const Status added = AddLine(maker, line, ids);
-    if (!added.ok()) return Fail(added.WithContext(fmt::format("JSON at line {}", number)));
-  }
-  return ids;
-}
-
-std::string BytesOf(const Ids& ids, bool wide) {
+std::string BytesOf(const std::vector<Document>& documents, bool wide) {
   std::string bytes;
-  bytes.reserve(ids.size() * (wide ? 4 : 2));
-  for (const uint32_t id : ids) {
-    for (int i = 0; i < (wide ? 4 : 2); ++i) bytes += static_cast<char>(id >> (8 * i) & 0xff);
+  for (const Document& document : documents) {
+    for (const uint32_t id : document.ids) {
+      for (int i = 0; i < (wide ? 4 : 2); ++i) bytes += static_cast<char>(id >> (8 * i) & 0xff);
+    }
   }
   return bytes;
 }
 
 class Work {
  public:
-  Work(const TokenFilesRequest& request, Maker maker)
-      : request_(request), maker_(std::move(maker)) {}
+  Work(const TokenFilesRequest& request, DocumentMaker maker)
+      : request_(request), maker_(std::move(maker)), wide_(maker_.id_end() > kUint16) {}
 
   Result<TokenFiles> Run() {
-    const bool lines = maker_.format == "jsonl";
+    const bool lines = maker_.format() == "jsonl";
     for (size_t i = 0; i < request_.files.size(); ++i) {
       MW_ASSIGN_OR_RETURN(MemoryMappedFile map, MemoryMappedFile::Open(request_.files[i]));
       for (const Part& part :
@@ -238,7 +89,7 @@ class Work {
       Report(parts_[i], paths[i].has_value());
     });
     TokenFiles files;
-    files.format = maker_.wide ? "uint32" : "uint16";
+    files.format = request_.rows ? "safetensors" : wide_ ? "uint32" : "uint16";
     for (Result<std::string>& path : paths) {
       if (!path.has_value()) return Fail(path.error());
       if (!path->empty()) files.paths.push_back(std::move(*path));
@@ -253,20 +104,37 @@ class Work {
     return maps_[part.file].text().substr(part.begin, part.end - part.begin);
   }
 
+  // Named by all that decides what is in it.
+  std::string PathOf(const Part& part) const {
+    Sha256 hash;
+    hash.Update(maker_.identity());
+    if (request_.rows) {
+      hash.Update(fmt::format("rows {} {}\n", request_.rows->tokens,
+                              request_.rows->packed ? "packed" : "padded"));
+    }
+    hash.Update(part.last ? "last\n" : "\n");
+    hash.Update(TextOf(part));
+    return fmt::format("{}/{}.{}", request_.cache, hash.HexDigest().substr(0, kPartNameLength),
+                       request_.rows ? "safetensors"
+                       : wide_       ? "u32"
+                                     : "u16");
+  }
+
+  Status Write(const std::string& path, const std::vector<Document>& documents) const {
+    if (!request_.rows) return WriteFileAtomic(path, BytesOf(documents, wide_));
+    RowPacker packer(*request_.rows);
+    for (const Document& document : documents) packer.Add(document);
+    packer.Pad();
+    return packer.rows() == 0 ? WriteFileAtomic(path, "") : packer.Write(path);
+  }
+
   // The path of a part, which is made unless it is there; "" where it has no token.
   Result<std::string> OnePart(const Part& part) {
-    const std::string_view text = TextOf(part);
-    Sha256 hash;
-    hash.Update(maker_.identity);
-    hash.Update(part.last ? "last\n" : "\n");
-    hash.Update(text);
-    const std::string path =
-        fmt::format("{}/{}.{}", request_.cache, hash.HexDigest().substr(0, kPartNameLength),
-                    maker_.wide ? "u32" : "u16");
+    std::string path = PathOf(part);
     if (!FileExists(path)) {
-      Result<Ids> ids = TokensOfPart(maker_, text, part.last, 1);
-      if (!ids.has_value()) return Fail(ErrorOf(part, ids.error()));
-      MW_TRY(WriteFileAtomic(path, BytesOf(*ids, maker_.wide)));
+      const auto documents = maker_.OfPart(TextOf(part), part.last, 1);
+      if (!documents.has_value()) return Fail(ErrorOf(part, documents.error()));
+      MW_TRY(Write(path, *documents));
       const MutexLock lock(mutex_);
       ++made_;
     }
@@ -277,13 +145,13 @@ class Work {
   // With the line of the file: it is counted only once something is wrong.
   Status ErrorOf(const Part& part, const Status& error) const {
     const std::string& file = request_.files[part.file];
-    if (maker_.format == "text" || part.begin == 0) {
+    if (maker_.format() == "text" || part.begin == 0) {
       const bool later = part.begin > 0;
       return error.WithContext(later ? fmt::format("{}, behind byte {}", file, part.begin) : file);
     }
     const std::string_view before = maps_[part.file].text().substr(0, part.begin);
     const int64_t line = std::count(before.begin(), before.end(), '\n') + 1;
-    const Result<Ids> again = TokensOfPart(maker_, TextOf(part), part.last, line);
+    const auto again = maker_.OfPart(TextOf(part), part.last, line);
     return (again.has_value() ? error : again.error()).WithContext(file);
   }
 
@@ -300,7 +168,8 @@ class Work {
   }
 
   const TokenFilesRequest& request_;
-  const Maker maker_;
+  const DocumentMaker maker_;
+  const bool wide_;
   std::vector<MemoryMappedFile> maps_;
   std::vector<Part> parts_;
   int64_t all_bytes_ = 0;
@@ -313,7 +182,7 @@ class Work {
 }  // namespace
 
 Result<TokenFiles> MakeTokenFiles(const TokenFilesRequest& request) {
-  MW_ASSIGN_OR_RETURN(Maker maker, MakerOf(request));
+  MW_ASSIGN_OR_RETURN(DocumentMaker maker, DocumentMaker::Make(request.documents));
   return Work(request, std::move(maker)).Run();
 }
 

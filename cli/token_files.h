@@ -5,12 +5,7 @@
 // the format. So parts are made by all threads at once, what is there is not made again, an
 // interrupted run goes on where it ended, and a text that grew costs its new parts only.
 //
-//   format  a document                  its tokens
-//   text    a file                      those of the text
-//   jsonl   a line, a JSON object       of "text", or of "messages" as the chat template beside the
-//                                       tokenizer writes them
-//
-// Behind each document stands the separator.
+// They are documents one behind the other, or rows that hold whole documents (cli/token_rows.h).
 //
 // Thread rule: reads and writes files, on threads of its own.
 #pragma once
@@ -22,22 +17,24 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/documents.h"
+#include "cli/token_rows.h"
 
 namespace meshwright::cli {
 
 struct TokenFilesRequest {
   std::vector<std::string> files;
-  std::string format = "text";       // or "jsonl"
-  std::string tokenizer;             // a file, or the folder of a model
-  std::optional<int64_t> separator;  // else the tokenizer's end of a text; none where it has none
-  std::string cache;                 // folder, which is made
+  DocumentRules documents;
+  std::optional<RowShape> rows;  // else tokens without borders
+  std::string cache;             // folder, which is made
   int64_t part_bytes = int64_t{16} << 20;
   // Bytes of all texts that are done; called on any thread, one call at a time.
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
 struct TokenFiles {
-  std::string format;              // "uint16", or "uint32" of a large vocabulary
+  // "uint16", or "uint32" of a large vocabulary; "safetensors" of rows.
+  std::string format;
   std::vector<std::string> paths;  // in the order of the texts
   int64_t made = 0;                // parts; the others were there
 };

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -81,14 +82,27 @@ Result<std::vector<uint32_t>> IdsOf(const nlohmann::json& line) {
   return Fail(InvalidArgument("is no list of ids"));
 }
 
+// Such ids say nothing, and the text does not show that there were any.
+void NoteUnknown(const Tokenizer& tokenizer, const std::vector<uint32_t>& ids) {
+  std::set<uint32_t> unknown;
+  for (const uint32_t id : ids) {
+    if (!tokenizer.TokenOf(id)) unknown.insert(id);
+  }
+  if (unknown.empty()) return;
+  fmt::print(stderr, "note: no token has the id {}; the vocabulary's are below {}\n",
+             fmt::join(unknown, ", "), tokenizer.id_end());
+}
+
 Status Decode(const TokenizerArgs& args, bool json) {
   MW_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(args.path));
   if (!args.jsonl.empty()) {
     return ForEachJsonLine(args.jsonl, [&](const nlohmann::json& line) -> Result<std::string> {
       MW_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, IdsOf(line));
+      NoteUnknown(tokenizer, ids);
       return nlohmann::json(tokenizer.Decode(ids, !args.show_special)).dump();
     });
   }
+  NoteUnknown(tokenizer, args.ids);
   const std::string text = tokenizer.Decode(args.ids, !args.show_special);
   fmt::print("{}\n", json ? nlohmann::json{{"text", text}}.dump() : text);
   return OkStatus();

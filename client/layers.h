@@ -43,6 +43,12 @@ struct ParamOptions {
   double sign_rate = -1;
 };
 
+// Of tokens i32[b, s]: the document that each is of, counted in its row, and its position there.
+struct PackedDocuments {
+  ValueId segments;
+  ValueId positions;
+};
+
 struct LinearOptions {
   bool bias = true;
   double std_dev = 0.02;
@@ -230,6 +236,10 @@ class Builder : public ir::Builder {
   // and reads the pages of their texts, positions are told, products are alone (ir/op.h).
   void ReadPages(const PagedRows& rows) { pages_ = rows; }
   const std::optional<PagedRows>& pages() const { return pages_; }
+  // From here on rows [b, s] hold several documents each: attention and positions do not cross
+  // them (client/paged_layers.h).
+  void ReadDocuments(const PackedDocuments& documents) { documents_ = documents; }
+  const std::optional<PackedDocuments>& documents() const { return documents_; }
 
   // logits [..., v], labels i32[...]; labels equal to ignore_index do not count.
   Loss CrossEntropy(ValueId logits, ValueId labels, int64_t ignore_index = -100);
@@ -247,6 +257,7 @@ class Builder : public ir::Builder {
   ir::DType dtype_;
   std::vector<std::string> names_;  // of params and dropouts
   std::optional<PagedRows> pages_;  // none: tokens are whole texts
+  std::optional<PackedDocuments> documents_;
   void ClaimName(const std::string& name);
 };
 

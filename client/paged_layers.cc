@@ -13,8 +13,14 @@ int64_t PositionCount(const Builder& builder, ValueId tokens) {
   return of_tokens.size() == 2 ? of_tokens[1] : 0;
 }
 
+ValueId DocumentsOf(Builder& builder, ValueId tokens, int64_t separator) {
+  if (builder.documents()) return builder.documents()->segments;
+  return separator < 0 ? ValueId() : builder.Segments(tokens, separator);
+}
+
 ValueId AtPositions(Builder& builder, ValueId table, ValueId tokens) {
   if (builder.pages()) return builder.Lookup(table, builder.pages()->position);
+  if (builder.documents()) return builder.Lookup(table, builder.documents()->positions);
   const Dims rows = builder.dims(table);
   const int64_t count = PositionCount(builder, tokens);
   return !rows.empty() && count < rows[0] ? builder.Slice(table, 0, 0, count) : table;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ir/rewrite.h"
 #include "ir/verify.h"
 
 namespace meshwright::client {
@@ -24,6 +25,27 @@ meshwright::client::Batch Collate(Builder& builder, ValueId window,
 
 ir::TensorType WindowType(const GraphShape& shape) {
   return {ir::DType::kI32, {shape.batch, shape.sequence + 1}};
+}
+
+// The batch of records that say their labels.
+meshwright::client::Batch LabelledBatch(Builder& builder, const GraphShape& shape) {
+  const ir::TensorType type{ir::DType::kI32, {shape.batch, shape.sequence}};
+  const auto feed = [&](const char* field) {
+    return builder.AddOne(Op::kFeed, {}, {{"source", fmt::format("tokens/{}", field)}}, {type});
+  };
+  meshwright::client::Batch batch = {{"tokens", feed("tokens")}, {"labels", feed("labels")}};
+  if (shape.rows == RowKind::kPacked) {
+    const ValueId segments = feed("segments");
+    builder.ReadDocuments({segments, feed("positions")});
+  }
+  return batch;
+}
+
+meshwright::client::Batch BatchOf(Builder& builder, const GraphShape& shape,
+                                  const TrainerFunctions& functions) {
+  if (shape.rows != RowKind::kWindows) return LabelledBatch(builder, shape);
+  const ValueId window = builder.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {WindowType(shape)});
+  return Collate(builder, window, functions);
 }
 
 Result<ir::Graph> FinishVerified(Builder& builder) {
@@ -48,11 +70,13 @@ Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shap
     return Fail(InvalidArgument(fmt::format("graph '{}': TrainerFunctions.loss is empty", name)));
   }
   Builder builder(name, shape.dtype);
-  const ValueId window = builder.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {WindowType(shape)});
-  const Loss loss = functions.loss(builder, Collate(builder, window, functions));
+  const Loss loss = functions.loss(builder, BatchOf(builder, shape, functions));
   builder.SetOutput("loss_sum", loss.loss_sum);
   builder.SetOutput("count", loss.count);
-  return FinishVerified(builder);
+  if (shape.rows != RowKind::kPacked) return FinishVerified(builder);
+  // A model whose positions are relative does not ask for them.
+  MW_ASSIGN_OR_RETURN(const ir::Graph graph, FinishVerified(builder));
+  return ir::DropDeadNodes(graph);
 }
 
 Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunctions& functions) {
@@ -71,6 +95,11 @@ Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunc
 JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {
   request_.train.global_batch = rows;
   request_.train.sequence = sequence;
+  return *this;
+}
+
+JobBuilder& JobBuilder::Rows(RowKind kind) {
+  rows_ = kind;
   return *this;
 }
 
@@ -173,7 +202,7 @@ Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) cons
     request.train.compute_dtype = dtype;
     dtype = ir::DType::kF32;
   }
-  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype};
+  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype, rows_};
   MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));
   request.SetLoss(std::move(loss));
   MW_TRY(ir::ValidateJob(request));

@@ -46,10 +46,20 @@ struct TrainerFunctions {
 // "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].
 Batch NextTokenBatch(Builder& builder, ValueId window);
 
+// What a row of the data is.
+enum class RowKind : uint8_t {
+  kWindows,  // sequence + 1 tokens in a row, of the stream "tokens"
+  // Records of the stream "tokens", with fields i32[sequence]: "tokens", and "labels", of which
+  // those that are -100 do not count.
+  kLabelled,
+  kPacked,  // and "segments" and "positions": several documents in a row (PackedDocuments)
+};
+
 struct GraphShape {
   int64_t batch = 1;     // rows of the global batch
   int64_t sequence = 1;  // tokens per row
   ir::DType dtype = ir::DType::kF32;
+  RowKind rows = RowKind::kWindows;
 };
 
 // The loss of one global batch, outputs "loss_sum" and "count", verified. Errors: what the
@@ -72,6 +82,8 @@ class JobBuilder {
   }
 
   JobBuilder& Batch(int64_t rows, int64_t sequence);
+  // kWindows, unless said. Of others TrainerFunctions::collate is not asked.
+  JobBuilder& Rows(RowKind kind);
   JobBuilder& Steps(int64_t steps);
   JobBuilder& Seed(uint64_t seed);
   // kF32, kF64, or kBF16 and kF16: mixed precision with f32 params (ir/mixed_precision.h).
@@ -105,6 +117,7 @@ class JobBuilder {
  private:
   ir::JobRequest request_;
   ir::DType dtype_ = ir::DType::kF32;
+  RowKind rows_ = RowKind::kWindows;
 };
 
 }  // namespace meshwright::client

@@ -13,6 +13,7 @@
 #include "config/foreign_keys.h"
 #include "config/key_ranges.h"
 #include "config/resolve_config.h"
+#include "data/paths.h"
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 1
@@ -409,6 +410,10 @@ Result<JobConfig> LoadJobConfig(const std::string& path, std::vector<std::string
   source.overrides = std::move(overrides);
   MW_ASSIGN_OR_RETURN(JobConfig config, ParseJobConfig(source));
   config.folder = std::filesystem::path(path).parent_path().string();
+  // Where the job is read again, as by `generate`, there is no folder of a job file.
+  for (std::string* file : {&config.hf_path, &config.tokenizer}) {
+    if (!file->empty() && *file != "byte") *file = data::ResolvePath(*file, config.folder);
+  }
   return config;
 }
 

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct JobConfig {
   std::string dataset_format = "bytes";
   std::string validation_path;
   std::string tokenizer = "byte";
+  std::string loss_on = "all";  // or "answers"
+  std::optional<bool> packing;  // empty: as loss_on says (config/data_rows.h)
   std::string dtype = "float32";
   std::string gradient_dtype = "float32";
   int64_t local_batch_size = 0;    // rows per data-parallel replica; 0: see global_batch_size

@@ -56,6 +56,18 @@ std::vector<ConfigKey> TrainingKeys() {
        "byte: "
        "that of model.hf_path. Data of bytes need none.",
        MW_AT(tokenizer)},
+      {"training",
+       "loss_on",
+       "Tokens of text and jsonl data that are learned: all, or answers: what the assistant of "
+       "\"messages\" says, and the completion of \"prompt\" and \"completion\".",
+       MW_AT(loss_on),
+       KeyKind::kChoice,
+       {"all", "answers"}},
+      {"training", "packing",
+       "Rows of text and jsonl data: true: several whole documents, whose attention and positions "
+       "do not cross; false: one document and padding; auto: true where loss_on is answers, else "
+       "windows of all documents one behind the other.",
+       MW_AT(packing), KeyKind::kSwitch},
       {"training", "local_batch_size",
        "Rows per step and data-parallel replica; needs a fixed data-parallel degree.",
        MW_AT(local_batch_size)},

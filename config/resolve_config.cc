@@ -173,6 +173,8 @@ void NoteUnused(JobConfig& config) {
        "model.from_scratch has no effect with checkpoint.initial_load_path");
   note(config.queue.preemptible && !config.checkpoint.enable,
        "job.preemptible has no effect without checkpoint.enable");
+  note(config.origins.contains("checkpoint.interval") && !config.checkpoint.enable,
+       "checkpoint.interval has no effect without checkpoint.enable");
   note(config.origins.contains("checkpoint.async_mode") && !config.checkpoint.enable,
        "checkpoint.async_mode has no effect without checkpoint.enable");
   note(config.origins.contains("checkpoint.export_dtype") && !config.checkpoint.last_save_in_hf,

@@ -23,9 +23,7 @@ class Gpt2 {
   // tokens i32[b, s] -> logits [b, s, v]
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
-    if (config_.document_separator >= 0) {
-      segments_ = b_.Segments(tokens, config_.document_separator);
-    }
+    segments_ = client::DocumentsOf(b_, tokens, config_.document_separator);
     ValueId x = Embed(tokens);
     for (int64_t i = 0; i < config_.layers; ++i) {
       b_.SetLayer(static_cast<int>(i));

@@ -21,9 +21,7 @@ class GptNeox {
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
     CheckSequence(b_, tokens, config_.positions);
-    if (config_.document_separator >= 0) {
-      segments_ = b_.Segments(tokens, config_.document_separator);
-    }
+    segments_ = client::DocumentsOf(b_, tokens, config_.document_separator);
     const Dims table = {config_.vocabulary, config_.width};
     const ValueId embedding = b_.Param("gpt_neox.embed_in.weight", table);
     ValueId x = b_.Lookup(embedding, tokens);

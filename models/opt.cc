@@ -23,9 +23,7 @@ class Opt {
   ValueId Logits(ValueId tokens) {
     b_.SetLayer(0);
     CheckSequence(b_, tokens, config_.positions);
-    if (config_.document_separator >= 0) {
-      segments_ = b_.Segments(tokens, config_.document_separator);
-    }
+    segments_ = client::DocumentsOf(b_, tokens, config_.document_separator);
     const Dims table = {config_.vocabulary, config_.table_width()};
     const ValueId embedding = b_.Param("model.decoder.embed_tokens.weight", table);
     ValueId x = Embed(embedding, tokens);

@@ -33,7 +33,7 @@ class TokenFilesOf : public ::testing::Test {
   TokenFilesOf() {
     Write("tokenizer.json", Characters());
     Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
-    request_.tokenizer = folder_.path();
+    request_.documents.tokenizer = folder_.path();
     request_.cache = folder_.File("cache");
   }
   void Write(const char* name, const std::string& text) {
@@ -68,7 +68,7 @@ TEST_F(TokenFilesOf, TextsAreDocuments) {
   EXPECT_EQ(made.format, "uint16");
   EXPECT_EQ(made.made, 2);
   EXPECT_THAT(Made(made.paths), ElementsAre(0, 1, 5, 2, 3, 0, 5));
-  request_.separator = 70'000;
+  request_.documents.separator = 70'000;
   EXPECT_EQ(MakeTokenFiles(request_).value().format, "uint32");
 }
 
@@ -77,7 +77,7 @@ TEST_F(TokenFilesOf, LinesAreTextsOrConversations) {
         "{\"text\":\"ab\"}\n\n{\"messages\":[{\"role\":\"user\",\"content\":\"c\"},"
         "{\"role\":\"assistant\",\"content\":\"a\"}]}\n{\"text\":\"\"}");
   request_.files = {folder_.File("x.jsonl")};
-  request_.format = "jsonl";
+  request_.documents.format = "jsonl";
   EXPECT_THAT(Made(MakeTokenFiles(request_).value().paths), ElementsAre(0, 1, 5, 2, 4, 0, 4, 5));
 }
 
@@ -126,7 +126,7 @@ TEST_F(TokenFilesOf, AreMadeOnceAndInParts) {
 }
 
 TEST_F(TokenFilesOf, ErrorsNameFileAndLine) {
-  request_.format = "jsonl";
+  request_.documents.format = "jsonl";
   std::string lines;
   for (int i = 0; i < 20; ++i) lines += "{\"text\":\"abc\"}\n";
   Write("x.jsonl", lines + "{\"txt\":\"a\"}\n" + lines);
@@ -140,10 +140,10 @@ TEST_F(TokenFilesOf, ErrorsNameFileAndLine) {
   EXPECT_THAT(ErrorOf(), HasSubstr("JSON at line 1: the chat template: line 1: the template says"));
   ASSERT_TRUE(RemoveAll(folder_.File("chat_template.jinja")).ok());
   EXPECT_THAT(ErrorOf(), HasSubstr("\"messages\" need a chat template"));
-  request_.format = "text";
+  request_.documents.format = "text";
   Write("x.jsonl", "a\xff");
   EXPECT_THAT(ErrorOf(), HasSubstr("x.jsonl: the text is not UTF-8 at byte 1"));
-  request_.tokenizer = folder_.File("none");
+  request_.documents.tokenizer = folder_.File("none");
   EXPECT_THAT(ErrorOf(), HasSubstr("none"));
 }
 

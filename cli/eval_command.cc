@@ -1,0 +1,252 @@
+// eval: perplexity and accuracy of a model on data, or the choices that it takes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/eval_data.h"
+#include "cli/folder_job.h"
+#include "cli/job_codec.h"
+#include "client/evaluation.h"
+#include "client/score_program.h"
+#include "config/tuning.h"
+#include "ir/adapters.h"
+
+namespace meshwright::cli {
+namespace {
+
+// A model that is open to be asked.
+struct Asked {
+  std::unique_ptr<client::Session> session;
+  std::string tokenizer;  // a file or a folder; empty: tokens are bytes
+  std::optional<int64_t> separator;
+  int64_t positions = 0;
+  ir::DType dtype = ir::DType::kF32;
+};
+
+// `of` with the one program that says how likely labels are, and the job's adapters in it.
+Result<ir::JobRequest> ScoringJob(ir::JobRequest of, const config::JobConfig& config,
+                                  const models::Model& model, const client::GraphShape& shape) {
+  MW_ASSIGN_OR_RETURN(ir::JobProgram program, client::ScoreProgram(shape, model.functions));
+  MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, config::TuningOf(config));
+  if (tuning.lora.rank > 0) {
+    MW_ASSIGN_OR_RETURN(program.graph, ir::WithAdapters(program.graph, tuning.lora));
+  }
+  of.programs = {std::move(program)};
+  of.driver = {ir::DriverKind::kClient, "", 0, 0};
+  of.train.global_batch = shape.batch;
+  return of;
+}
+
+int64_t PositionsOf(const EvalArgs& args, const models::Model& model) {
+  return model.max_sequence > 0 ? std::min(args.context, model.max_sequence) : args.context;
+}
+
+client::SessionOptions OptionsOf(const EvalArgs& args) {
+  return {.open_timeout_ms = args.timeout_s * 1000, .timeout_ms = args.timeout_s * 1000};
+}
+
+Result<Asked> OpenJob(client::Client& client, const EvalArgs& args) {
+  const int64_t id = std::stoll(args.model);
+  MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(id));
+  if (!client::IsTerminal(info.state)) {
+    return Fail(FailedPrecondition(
+        fmt::format("job {} is {}: it is evaluated once it has ended (meshwright wait {})", id,
+                    client::JobStateName(info.state), id)));
+  }
+  MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(id));
+  if (description.job.config_text.empty()) {
+    return Fail(FailedPrecondition(fmt::format(
+        "job {} was made by a program, not a job file; `meshwright evaluate {}` has the "
+        "loss on its validation data",
+        id, id)));
+  }
+  config::ConfigSource source;
+  source.text = description.job.config_text;
+  source.file = fmt::format("the file of job {}", id);
+  source.environment_names = {};
+  MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
+  Asked asked;
+  MW_ASSIGN_OR_RETURN(const auto tokenizer, TokenizerOfJob(description.job, id));
+  asked.tokenizer = tokenizer.value_or("");
+  asked.separator = config.model.document_separator;
+  asked.positions = std::min(PositionsOf(args, prepared.model), config.train.sequence);
+  asked.dtype = config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32;
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job, client::PredictionOf(description, id));
+  job.name = fmt::format("eval of job {}", id);
+  MW_ASSIGN_OR_RETURN(job, ScoringJob(std::move(job), config, prepared.model,
+                                      {args.batch, asked.positions, asked.dtype}));
+  MW_ASSIGN_OR_RETURN(asked.session, client.OpenSession(job, OptionsOf(args)));
+  return asked;
+}
+
+Result<Asked> OpenFolder(client::Client& client, const EvalArgs& args) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(args.model, error)) {
+    return Fail(InvalidArgument(fmt::format(
+        "'{}' is neither the id of a job nor a folder with a model's config.json", args.model)));
+  }
+  const FolderModel model{args.model, args.dtype, args.overrides};
+  // A model says how many positions it has when it is made, for one.
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, FolderConfig(model, 1));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  Asked asked;
+  asked.tokenizer = args.model;
+  asked.positions = PositionsOf(args, prepared.model);
+  asked.dtype = config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32;
+  MW_ASSIGN_OR_RETURN(config, FolderConfig(model, asked.positions));
+  MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job,
+                      client::PredictionOf(prepared.request, fmt::format("eval {}", args.model)));
+  MW_ASSIGN_OR_RETURN(job, ScoringJob(std::move(job), config, prepared.model,
+                                      {args.batch, asked.positions, asked.dtype}));
+  MW_ASSIGN_OR_RETURN(job, WithFolderWeights(client, config, std::move(job)));
+  MW_ASSIGN_OR_RETURN(asked.session, client.OpenSession(job, OptionsOf(args)));
+  return asked;
+}
+
+// What is asked, of the file.
+Result<EvalData> ReadData(const EvalArgs& args, const Asked& asked) {
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.data));
+  DocumentRules rules;
+  rules.format = !args.format.empty()                                            ? args.format
+                 : args.data.ends_with(".jsonl") || args.data.ends_with(".json") ? "jsonl"
+                                                                                 : "text";
+  rules.tokenizer = asked.tokenizer;
+  rules.answers = args.loss_on == "answers";
+  if (asked.separator.value_or(-1) >= 0) rules.separator = asked.separator;
+  EvalRules of;
+  of.positions = asked.positions;
+  of.delimiter = args.delimiter;
+  of.limit = args.limit;
+  if (rules.format == "jsonl" && HasQuestions(text)) {
+    MW_ASSIGN_OR_RETURN(TextCodec codec, asked.tokenizer.empty()
+                                             ? Result<TextCodec>(TextCodec::OfBytes())
+                                             : TextCodec::OfFolder(asked.tokenizer));
+    return ReadQuestions(
+        text, [&codec](const std::string& part) { return codec.Encode(part, false); }, of);
+  }
+  MW_ASSIGN_OR_RETURN(const DocumentMaker maker, DocumentMaker::Make(rules));
+  MW_ASSIGN_OR_RETURN(std::vector<Document> documents, maker.OfPart(text, true, 1));
+  if (args.limit > 0 && std::ssize(documents) > args.limit) {
+    documents.resize(static_cast<size_t>(args.limit));
+  }
+  return RowsOfDocuments(documents, of);
+}
+
+// Rows [first, first + batch); behind the last one there are empty ones.
+client::Feeds FeedsOf(const EvalData& data, size_t first, const EvalArgs& args,
+                      const Asked& asked) {
+  const auto width = static_cast<size_t>(asked.positions);
+  const ir::Dims dims = {args.batch, asked.positions};
+  std::vector<int32_t> tokens(static_cast<size_t>(args.batch) * width, 0);
+  std::vector<int32_t> labels(tokens.size(), 0);
+  std::vector<double> counts(tokens.size(), 0);
+  for (size_t i = 0; i < static_cast<size_t>(args.batch) && first + i < data.rows.size(); ++i) {
+    const EvalRow& row = data.rows[first + i];
+    std::copy(row.tokens.begin(), row.tokens.end(),
+              tokens.begin() + static_cast<std::ptrdiff_t>(i * width));
+    std::copy(row.labels.begin(), row.labels.end(),
+              labels.begin() + static_cast<std::ptrdiff_t>(i * width));
+    for (size_t k = 0; k < row.counts.size(); ++k) counts[i * width + k] = row.counts[k] ? 1 : 0;
+  }
+  return {{"tokens", client::Tensor::Of<int32_t>(dims, tokens)},
+          {"labels", client::Tensor::Of<int32_t>(dims, labels)},
+          {"counts", client::Tensor::OfReals(asked.dtype, dims, counts)}};
+}
+
+Result<std::vector<RowScore>> Ask(const EvalData& data, const EvalArgs& args, const Asked& asked) {
+  std::vector<RowScore> scores;
+  const auto batch = static_cast<size_t>(args.batch);
+  for (size_t first = 0; first < data.rows.size(); first += batch) {
+    MW_ASSIGN_OR_RETURN(
+        const client::Answer answer,
+        asked.session->Run(client::kScoreProgram, FeedsOf(data, first, args, asked)));
+    const std::vector<double> likely = answer.tensors.at("log_likelihood").Reals();
+    const std::vector<double> hits = answer.tensors.at("hits").Reals();
+    for (size_t i = 0; i < batch && first + i < data.rows.size(); ++i) {
+      scores.push_back({likely.at(i), hits.at(i)});
+    }
+  }
+  return scores;
+}
+
+Status WriteSamples(const std::string& path, const EvalData& data,
+                    const std::vector<RowScore>& scores) {
+  if (path.empty()) return OkStatus();
+  std::string text;
+  for (size_t i = 0; i < data.questions.size(); ++i) {
+    const Question& question = data.questions[i];
+    nlohmann::ordered_json line = {{"doc_id", i}, {"target", question.answer}};
+    for (size_t k = 0; k < question.lengths.size(); ++k) {
+      line["log_likelihoods"].push_back(scores[question.first + k].log_likelihood);
+    }
+    line["acc"] = ChoiceOf(question, scores, false) == question.answer ? 1.0 : 0.0;
+    line["acc_norm"] = ChoiceOf(question, scores, true) == question.answer ? 1.0 : 0.0;
+    text += line.dump() + "\n";
+  }
+  for (size_t i = 0; data.questions.empty() && i < scores.size(); ++i) {
+    const auto tokens = std::count(data.rows[i].counts.begin(), data.rows[i].counts.end(), true);
+    text += nlohmann::ordered_json{{"row", i},
+                                   {"tokens", tokens},
+                                   {"log_likelihood", scores[i].log_likelihood},
+                                   {"hits", scores[i].hits}}
+                .dump() +
+            "\n";
+  }
+  return WriteFileAtomic(path, text);
+}
+
+void Print(const EvalArgs& args, const std::vector<MetricValue>& metrics, bool json) {
+  if (json) {
+    nlohmann::ordered_json object = {{"model", args.model}, {"data", args.data}};
+    for (const MetricValue& metric : metrics) {
+      object[metric.name] = metric.value;
+      if (metric.error) object[metric.name + "_stderr"] = *metric.error;
+    }
+    fmt::print("{}\n", object.dump());
+    return;
+  }
+  fmt::print("{:<14} {:>12} {:>10}\n", "metric", "value", "stderr");
+  for (const MetricValue& metric : metrics) {
+    const std::string error = metric.error ? fmt::format("{:.4f}", *metric.error) : "";
+    fmt::print("{:<14} {:>12.6g} {:>10}\n", metric.name, metric.value, error);
+  }
+}
+
+Result<int> Eval(const EvalArgs& args, const GlobalArgs& global) {
+  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const Asked asked,
+                      IsJobId(args.model) ? OpenJob(*client, args) : OpenFolder(*client, args));
+  Result<EvalData> data = ReadData(args, asked);
+  if (data.has_value() && data->rows.empty())
+    data = Fail(InvalidArgument("it has no token to score"));
+  if (!data.has_value()) {
+    MW_TRY(asked.session->Close());
+    return Fail(data.error().WithContext(args.data));
+  }
+  const Result<std::vector<RowScore>> scores = Ask(*data, args, asked);
+  const Status closed = asked.session->Close();
+  MW_TRY(scores);
+  MW_TRY(closed);
+  MW_TRY(WriteSamples(args.samples, *data, *scores));
+  Print(args, MetricsOf(*data, *scores), global.json);
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunEval(const EvalArgs& args, const GlobalArgs& global) {
+  const Result<int> code = Eval(args, global);
+  return code ? *code : ReportError(code.error());
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,49 @@
+#include "cli/folder_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/input_files.h"
+#include "client/data_files.h"
+#include "config/starting_weights.h"
+#include "formats/safetensors.h"
+
+namespace meshwright::cli {
+
+bool IsJobId(const std::string& model) {
+  return !model.empty() && model.size() < 10 &&
+         std::all_of(model.begin(), model.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Result<config::JobConfig> FolderConfig(const FolderModel& model, int64_t positions) {
+  config::ConfigSource source;
+  source.file = model.folder;
+  source.text = fmt::format("[model]\nhf_path = {}\n[training]\nseq_len = {}\ndtype = \"{}\"\n",
+                            nlohmann::json(model.folder).dump(), positions, model.dtype);
+  source.overrides = model.overrides;
+  source.environment_names = {};
+  return config::ParseJobConfig(source);
+}
+
+Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::JobConfig& config,
+                                         ir::JobRequest job) {
+  MW_ASSIGN_OR_RETURN(const config::StartingWeights found, config::FindStartingWeights(config));
+  if (found.path.empty()) {
+    return Fail(NotFound(fmt::format("{} has no model.safetensors: there is nothing to write with",
+                                     config.hf_path)));
+  }
+  MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(found));
+  MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
+  const Status fits = formats::CheckWeights(*file, job.main().graph);
+  if (!fits.ok()) return Fail(fits);  // it names the file
+  client::SendOptions options;
+  options.upload = weights.is_temporary();
+  MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
+  job.init_weights = std::move(sent.file);
+  return job;
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,55 @@
+#include "config/data_rows.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+namespace meshwright::config {
+namespace {
+
+Status Refuse(const JobConfig& config, const char* key, const char* value) {
+  const auto origin = config.origins.find(key);
+  return InvalidArgument(fmt::format(
+      "{}{} = {} is of data that are text or jsonl, and training.dataset_format is \"{}\"; take "
+      "it out, or change the format",
+      origin == config.origins.end() ? "" : origin->second + ": ", key, value,
+      config.dataset_format));
+}
+
+}  // namespace
+
+bool IsTokenized(const JobConfig& config) {
+  return config.dataset_format == "text" || config.dataset_format == "jsonl";
+}
+
+Result<client::RowKind> RowKindOf(const JobConfig& config) {
+  const bool answers = config.loss_on == "answers";
+  if (!IsTokenized(config)) {
+    if (answers) return Fail(Refuse(config, "training.loss_on", "\"answers\""));
+    if (config.packing) {
+      return Fail(Refuse(config, "training.packing", *config.packing ? "true" : "false"));
+    }
+    return client::RowKind::kWindows;
+  }
+  if (!answers && !config.packing) return client::RowKind::kWindows;
+  return config.packing.value_or(true) ? client::RowKind::kPacked : client::RowKind::kLabelled;
+}
+
+Result<ir::DataSpec> DataWithoutFiles(const JobConfig& config) {
+  ir::DataSpec data = config.data;
+  MW_ASSIGN_OR_RETURN(const client::RowKind rows, RowKindOf(config));
+  if (!data.streams.empty() || rows == client::RowKind::kWindows) return data;
+  ir::DataStream stream;
+  stream.validation_fraction = data.validation_fraction;
+  stream.kind = ir::DataKind::kRecords;
+  std::vector<const char*> names = {"tokens", "labels"};
+  if (rows == client::RowKind::kPacked) names.insert(names.end(), {"segments", "positions"});
+  for (const char* name : names) {
+    stream.fields.push_back({name, ir::Element::kI32, {config.train.sequence}, {}, {}});
+  }
+  data.streams = {std::move(stream)};
+  return data;
+}
+
+}  // namespace meshwright::config

@@ -1,0 +1,97 @@
+#include "cli/eval_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace meshwright::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Result<std::vector<int32_t>> Bytes(const std::string& text) {
+  return std::vector<int32_t>(text.begin(), text.end());
+}
+
+EvalData Questions(const std::string& lines, const EvalRules& rules = {}) {
+  auto data = ReadQuestions(lines, Bytes, rules);
+  EXPECT_TRUE(data.has_value()) << data.error();
+  return data.value_or(EvalData());
+}
+
+// Spaces at the end of a prompt go to the choice, as in lm-evaluation-harness.
+TEST(EvalData, ChoicesStandBehindTheirPrompt) {
+  const EvalData data =
+      Questions("{\"prompt\":\"ab \",\"choices\":[\"c\",\"dd\"],\"answer\":\"dd\"}\n\n");
+  ASSERT_EQ(data.rows.size(), 2u);
+  EXPECT_THAT(data.rows[0].tokens, ElementsAre('a', 'b', ' ', ' '));
+  EXPECT_THAT(data.rows[0].labels, ElementsAre('b', ' ', ' ', 'c'));
+  EXPECT_THAT(data.rows[0].counts, ElementsAre(false, true, true, true));
+  EXPECT_EQ(data.questions[0].answer, 1u);
+  EXPECT_THAT(data.questions[0].lengths, ElementsAre(1, 2));
+}
+
+TEST(EvalData, ALongPromptLosesItsBeginning) {
+  EvalRules rules;
+  rules.positions = 4;
+  const EvalData data =
+      Questions("{\"prompt\":\"abcdefgh\",\"choices\":[\"x\"],\"answer\":0}", rules);
+  EXPECT_THAT(data.rows[0].tokens, ElementsAre('f', 'g', 'h', ' '));
+  EXPECT_THAT(data.rows[0].counts, ElementsAre(false, false, true, true));
+}
+
+// The numbers of lm-eval: acc by the sum, acc_norm by the sum per character, ties to the first.
+TEST(EvalData, MetricsAreThoseOfTheHarness) {
+  const EvalData data = Questions(
+      "{\"prompt\":\"p\",\"choices\":[\"aaaa\",\"b\"],\"answer\":0}\n"
+      "{\"prompt\":\"p\",\"choices\":[\"a\",\"b\"],\"answer\":1}\n"
+      "{\"prompt\":\"p\",\"choices\":[\"\xC3\xA9\xC3\xA9\",\"b\"],\"answer\":0}\n");
+  const std::vector<RowScore> scores = {{-4, 0}, {-2, 0}, {-1, 0}, {-1, 0}, {-3, 0}, {-2, 0}};
+  const std::vector<MetricValue> metrics = MetricsOf(data, scores);
+  ASSERT_EQ(metrics.size(), 3u);
+  EXPECT_EQ(metrics[1].name, "acc");
+  EXPECT_DOUBLE_EQ(metrics[1].value, 0);
+  EXPECT_EQ(metrics[2].name, "acc_norm");
+  EXPECT_DOUBLE_EQ(metrics[2].value, 2.0 / 3);
+  EXPECT_NEAR(*metrics[2].error, std::sqrt(2.0 / 9 / 2), 1e-12);
+}
+
+TEST(EvalData, DocumentsAreCutAndEachLabelCountsOnce) {
+  Document document;
+  document.ids = {1, 2, 3, 4, 5};
+  document.learned = {true, true, false, true, true};
+  document.bytes = 10;
+  EvalRules rules;
+  rules.positions = 3;
+  const EvalData data = RowsOfDocuments({document}, rules);
+  ASSERT_EQ(data.rows.size(), 2u);
+  EXPECT_THAT(data.rows[0].labels, ElementsAre(2, 3, 4));
+  EXPECT_THAT(data.rows[0].counts, ElementsAre(true, false, true));
+  EXPECT_THAT(data.rows[1].tokens, ElementsAre(4));
+  const std::vector<MetricValue> metrics = MetricsOf(data, {{-2, 1}, {-4, 1}});
+  EXPECT_DOUBLE_EQ(metrics[0].value, 3);
+  EXPECT_DOUBLE_EQ(metrics[2].value, 2);
+  EXPECT_DOUBLE_EQ(metrics[3].value, std::exp(2.0));
+  EXPECT_DOUBLE_EQ(metrics[4].value, 6 / 10.0 / std::log(2.0));
+  EXPECT_DOUBLE_EQ(metrics[5].value, 2.0 / 3);
+}
+
+TEST(EvalData, ErrorsNameTheLine) {
+  const auto error = [](const std::string& lines) {
+    const auto data = ReadQuestions(lines, Bytes, {});
+    return data.has_value() ? "none" : data.error().message();
+  };
+  EXPECT_EQ(error("\n{"), "JSON at line 2: is no JSON object");
+  EXPECT_THAT(error("{\"prompt\":\"a\"}"), HasSubstr("needs \"prompt\""));
+  EXPECT_THAT(error("{\"prompt\":\"a\",\"choices\":[\"b\"],\"answer\":1}"),
+              HasSubstr("\"answer\" is 1, and there are 1 choices"));
+  EXPECT_THAT(error("{\"prompt\":\"\",\"choices\":[\"b\"],\"answer\":0}"),
+              HasSubstr("empty prompt"));
+  EXPECT_TRUE(HasQuestions("\n{\"choices\":[]}"));
+  EXPECT_FALSE(HasQuestions("{\"text\":\"choices\"}"));
+}
+
+}  // namespace
+}  // namespace meshwright::cli
