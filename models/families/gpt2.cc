@@ -32,7 +32,6 @@ Status ReadGpt2(const HfConfig& json, Gpt2Config& config) {
 }
 
 void WriteGpt2(const Gpt2Config& config, HfWriter& json) {
-  json.Remove("n_ctx");
   json.Set("activation_function", ActivationName(config.activation));
 }
 

@@ -82,13 +82,15 @@ def make(config, folder):
 
 
 def load(folder):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
+                                                              experts_implementation="eager")
     return model.double()
 
 
 def train(model):
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
+    decays = lambda name, p: p.dim() >= 2 and not name.endswith("_bias")
+    matrices = [p for name, p in model.named_parameters() if decays(name, p)]
+    vectors = [p for name, p in model.named_parameters() if not decays(name, p)]
     optimizer = torch.optim.AdamW([dict(params=matrices), dict(params=vectors, weight_decay=0.0)], **LEARNING)
     losses = []
     model.eval()  # no dropout is asked for; some models round otherwise in training
