@@ -12,9 +12,7 @@
 // sources (no operands)
 //   param              {name:str, init:"normal"|"zeros"|"ones", mean:real, std:real,
 //                      decay:int(0|1), state:int(0|1), [kept:int(0|1)], export_name:str,
-//                      export_perm:ints, export_shape, export_row(s), export_dim, export_step,
-//                      stored_name, stored_perm, stored_row(s), stored_dim,
-//                      [sign_rate:real]} -> any
+//                      export_perm:ints, export_shape, export_row(s), [sign_rate:real]} -> any
 //                      float tensor. A trained weight; state 1: what the optimizer keeps between
 //                      steps; kept 1: what programs keep between calls, which is in no file of
 //                      weights. sign_rate: ir/autodiff.h
