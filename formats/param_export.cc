@@ -186,9 +186,9 @@ Status PlaceRows(const ir::Node& param, const std::string& form, ExportLayout& l
   const bool has_dim = dim >= 0 && dim < static_cast<int64_t>(dims.size());
   const int64_t had = has_dim ? dims[static_cast<size_t>(dim)] : 0;
   if (had < 1 || step < 1 || first < 0 || first + (had - 1) * step >= rows) {
-    return InvalidArgument(fmt::format("param '{}' {}: no {} of {} rows of dim {} from {} on",
-                                       param.attrs.Str("name"), layout.type.ToString(), had, rows,
-                                       dim, first));
+    return InvalidArgument(fmt::format("param '{}' {}: no run of {} rows from {} on in dim {}",
+                                       param.attrs.Str("name"), layout.type.ToString(), rows, first,
+                                       dim));
   }
   int64_t inner = 1;
   for (size_t d = static_cast<size_t>(dim) + 1; d < dims.size(); ++d) inner *= dims[d];

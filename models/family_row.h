@@ -101,10 +101,14 @@ std::string WriteConfig(const FamilyRow<Config>& row, Config config, const std::
   }
   json.Set("model_type", row.type);
   for (const HfKey<Config>& key : row.keys) {
-    for (const std::string& name : key.names()) json.Remove(name);
-    const std::string name = key.names().back();
+    const std::vector<std::string> names = key.names();
+    const std::string& name = names.back();
+    if (names.size() > 1) json.Remove(names.front());
     const auto* whole = std::get_if<std::function<int64_t&(Config&)>>(&key.field);
-    if (whole != nullptr && (*whole)(config) == 0) continue;
+    if (whole != nullptr && (*whole)(config) == 0) {
+      json.Remove(name);
+      continue;
+    }
     std::visit([&](const auto& of) { json.Set(name, of(config)); }, key.field);
   }
   row.write(config, json);

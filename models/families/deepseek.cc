@@ -84,6 +84,10 @@ Status ReadDeepSeekV3(const HfConfig& json, MixtureConfig& config) {
   LlamaConfig& llama = config.llama;
   MW_TRY(json.RefuseOther("attention_bias", false));
   MW_TRY(json.Require({"n_shared_experts"}));
+  constexpr int64_t kUsualRank = 1536;
+  if (!json.Has("q_lora_rank") && !json.IsNull("q_lora_rank")) {
+    llama.latent.query_rank = kUsualRank;
+  }
   int64_t heads = llama.heads;
   MW_TRY(json.Read("num_key_value_heads", heads));
   if (heads != llama.heads) {

@@ -11,6 +11,13 @@ namespace {
 
 using client::SoftmaxOfTop;
 
+// How positions are stretched where nobody says it.
+RopeScaling UsualScaling() {
+  RopeScaling scaling{.kind = RopeKind::kYarn, .factor = 32, .original = 4096, .whole = false};
+  scaling.amplitude = 0.1 * std::log(scaling.factor) + 1;
+  return scaling;
+}
+
 MixtureNames GptOssNames() {
   MixtureNames names = GatedNames();
   names.files = ExpertFiles::kInTurn;
@@ -48,6 +55,7 @@ std::map<std::string, MixtureConfig> GptOssFlavors() {
                  .attention_sinks = true,
                  .attention_window = 128,
                  .windowed = {true, false}};
+  large.llama.rope_scaling = UsualScaling();
   large.experts.experts = 32;
   large.experts.chosen = 4;
   MixtureConfig larger = large;
@@ -69,13 +77,6 @@ MixtureConfig GptOssDefaults() {
                   .attention_sinks = true,
                   .windowed = {true, false}};
   return config;
-}
-
-// Nobody says how positions are stretched.
-RopeScaling UsualScaling() {
-  RopeScaling scaling{.kind = RopeKind::kYarn, .factor = 32, .original = 4096, .whole = false};
-  scaling.amplitude = 0.1 * std::log(scaling.factor) + 1;
-  return scaling;
 }
 
 Status ReadGptOss(const HfConfig& json, MixtureConfig& config) {

@@ -291,6 +291,46 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   if (experts) ExpectTraining(*model, {.data = 2, .expert = 2});
 }
 
+// The same weights with those of all experts stacked, as transformers holds them in memory.
+Result<std::shared_ptr<const formats::SafetensorsFile>> StackExperts(const TruthModel& model,
+                                                                     const std::string& path) {
+  ir::Graph stacked = model.graph;
+  for (ir::Node& node : stacked.nodes) {
+    if (node.op != ir::Op::kParam || node.attrs.Str("stored_name").empty()) continue;
+    for (const char* part : {"name", "perm", "rows", "row", "dim"}) {
+      const auto& values = node.attrs.values();
+      const auto value = values.find(std::string("stored_") + part);
+      if (value != values.end()) node.attrs.Set(std::string("export_") + part, value->second);
+    }
+  }
+  MW_ASSIGN_OR_RETURN(const auto tensors, formats::TensorsOf(LayoutsOf(stacked)));
+  MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, tensors));
+  for (const NodeId id : model.graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = model.graph.node(id);
+    const ir::TensorType& type = model.graph.type(param.outputs[0]);
+    MW_ASSIGN_OR_RETURN(const auto tile, formats::ReadLogicalTile(*model.file, param, type, {}));
+    MW_TRY(formats::WriteLogicalTile(*writer, stacked.node(id), type, {}, tile));
+  }
+  MW_TRY(writer->Finish());
+  return formats::SafetensorsFile::Open(path);
+}
+
+TEST(StackedExperts, AreThoseOfTheirOwnTensors) {
+  for (const char* name : {"mixtral", "qwen2-moe"}) {
+    const auto folder = TempDir::Make();
+    ASSERT_TRUE(folder.has_value()) << folder.error();
+    auto model = LoadTruth(name, *folder);
+    ASSERT_TRUE(model.has_value()) << model.error();
+    const auto file = StackExperts(*model, folder->File("stacked.safetensors"));
+    ASSERT_TRUE(file.has_value()) << file.error();
+    EXPECT_NE((*file)->Find("model.layers.1.mlp.experts.gate_up_proj"), nullptr);
+    EXPECT_EQ((*file)->Find("model.layers.1.mlp.experts.0.gate_proj.weight"), nullptr);
+    EXPECT_TRUE(formats::CheckWeights(**file, model->graph).ok());
+    model->file = *file;
+    ExpectLogits(*model, DType::kF64, 1e-10);
+  }
+}
+
 // For `tools/hf-check models`: what from_pretrained is to load, and the logits that are to come.
 Status LeaveFolder(const std::string& folder, const models::Model& model,
                    const std::string& weights, const std::vector<double>& logits) {
