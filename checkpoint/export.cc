@@ -108,7 +108,8 @@ std::vector<Weights> CutIntoFiles(const Weights& weights, int64_t most_bytes) {
   std::vector<Weights> files(1);
   int64_t bytes = 0;
   for (auto& [tensor, params] : tensors) {
-    const int64_t more = params.begin()->second.layout.type.bytes();
+    const formats::ExportLayout& layout = params.begin()->second.layout;
+    const int64_t more = layout.type.bytes() * layout.tensors();
     if (!files.back().empty() && bytes + more > most_bytes) {
       files.emplace_back();
       bytes = 0;
@@ -176,8 +177,11 @@ Status ExportFolder(Reader& reader, const ir::Graph& model, const std::string& f
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
     MW_TRY(WriteWeights(reader, files[i], folder + "/" + name, {}));
     for (const auto& [param, weight] : files[i]) {
-      if (weight.layout.base == 0) total_bytes += weight.layout.type.bytes();
-      index["weight_map"][weight.layout.name] = name;
+      const formats::ExportLayout& layout = weight.layout;
+      if (layout.base == 0) total_bytes += layout.type.bytes() * layout.tensors();
+      for (int64_t part = 0; part < layout.tensors(); ++part) {
+        index["weight_map"][layout.NameOf(part)] = name;
+      }
     }
   }
   index["metadata"]["total_size"] = total_bytes;

@@ -170,7 +170,8 @@ ValueId MixtureOfExperts::Matmul(ValueId x, const std::string& name, int64_t out
                         {{"groups", in[1]}, {"rows", rows}});
 }
 
-ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name) const {
+ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name,
+                                  const ParamOptions& param) const {
   const Dims in = builder.dims(y);
   const Dims tokens = builder.dims(slot);
   if (in.size() != 4 || tokens.size() != 3) {
@@ -181,8 +182,10 @@ ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name) const {
   const ValueId ones =
       builder.AddOne(Op::kDispatch, {builder.Fill({tokens[0], tokens[1], 1}, 1), slot},
                      {{"groups", in[1]}, {"capacity", in[2]}});
-  const ValueId vectors =
-      builder.Param(name, {options.experts, 1, in[3]}, {.init = "zeros", .decay = 0});
+  ParamOptions of_vectors = param;
+  of_vectors.init = "zeros";
+  of_vectors.decay = 0;
+  const ValueId vectors = builder.Param(name, {options.experts, 1, in[3]}, of_vectors);
   return builder.AddTo(y,
                        builder.AddOne(Op::kGroupedMatmul, {ones, used, vectors},
                                       {{"groups", in[1]}, {"rows", tokens[1] * options.chosen}}));

@@ -29,7 +29,8 @@
 
 namespace meshwright::client {
 
-// Routers: logits of a token are x W^T, W the param `name`.gate.weight [experts, d].
+// Routers: logits of a token are x W^T, W the param `name`.gate.weight [experts, d], where "gate"
+// is ExpertOptions::gate here and below.
 
 // The largest of a softmax over all experts. Weights are the probabilities, or these divided by
 // their sum. Not normalised and one expert a token: Switch.
@@ -76,6 +77,8 @@ struct ExpertOptions {
   // Without a capacity: what each of several ranks that share experts has slots for, of a row: this
   // x the choices that come to it on average. A step that wants more fails. 0: all that may come.
   double slots_factor = 0;
+  std::string gate = "gate";     // the router's name in the layer
+  std::string stored_gate = {};  // another name of its matrix in files, which is read, too
 };
 
 struct MixtureOfExperts {
@@ -102,8 +105,8 @@ struct MixtureOfExperts {
   ValueId Matmul(ValueId x, const std::string& name, int64_t out,
                  const ParamOptions& param = {}) const;
   // Of slots [.., d]: plus the vector of each one's expert; the vectors are a param [experts, 1,
-  // d].
-  ValueId AddBias(ValueId y, const std::string& name) const;
+  // d], which begins at zero and does not decay.
+  ValueId AddBias(ValueId y, const std::string& name, const ParamOptions& param = {}) const;
   // Slots [.., d] back to their tokens: [b, s, d].
   ValueId Combine(ValueId y) const;
 };

@@ -30,6 +30,19 @@ void Builder::ClaimName(const std::string& name) {
   names_.push_back(name);
 }
 
+namespace {
+
+void SetStored(const StoredForm& form, ir::Attrs& attrs) {
+  attrs.Set("stored_name", form.name);
+  if (!form.perm.empty()) attrs.Set("stored_perm", form.perm);
+  if (form.rows == 0) return;
+  attrs.Set("stored_rows", form.rows);
+  attrs.Set("stored_row", form.row);
+  attrs.Set("stored_dim", form.dim);
+}
+
+}  // namespace
+
 ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& options) {
   ClaimName(name);
   const int decay = options.decay >= 0 ? options.decay : (dims.size() >= 2 ? 1 : 0);
@@ -46,7 +59,10 @@ ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& o
   if (options.export_rows > 0) {
     attrs.Set("export_row", options.export_row);
     attrs.Set("export_rows", options.export_rows);
+    if (options.export_dim > 0) attrs.Set("export_dim", options.export_dim);
+    if (options.export_step > 1) attrs.Set("export_step", options.export_step);
   }
+  if (!options.stored.name.empty()) SetStored(options.stored, attrs);
   if (options.sign_rate >= 0) attrs.Set("sign_rate", options.sign_rate);
   return AddOne(Op::kParam, {}, std::move(attrs), {TensorType{dtype_, std::move(dims)}});
 }

@@ -26,6 +26,15 @@ namespace meshwright::client {
 
 using ir::Dims;
 
+// A form of a weight in files: see ParamOptions.
+struct StoredForm {
+  std::string name = {};  // empty: there is none
+  std::vector<int64_t> perm = {};
+  int64_t rows = 0;
+  int64_t row = 0;
+  int64_t dim = 0;
+};
+
 // A trained weight. Weights of rank >= 2 decay unless said otherwise; vectors do not.
 struct ParamOptions {
   std::string init = "normal";            // "normal" | "zeros" | "ones"
@@ -34,10 +43,15 @@ struct ParamOptions {
   std::string export_name = {};           // in model.safetensors; empty: the param's name
   std::vector<int64_t> export_perm = {};  // dims of the exported tensor; empty: as they are
   Dims export_shape = {};                 // after export_perm; empty: as it is
-  // The exported tensor has so many rows, of which this param is a run from `export_row` on; others
-  // of that export_name have the rest. 0: the tensor is this param alone.
+  // The exported tensor has so many rows in `export_dim`, of which this param is each
+  // `export_step`-th from `export_row` on; others of that export_name have the rest. 0: the tensor
+  // is this param alone. "{}" in export_name: each place of the first dim is a tensor of its own.
   int64_t export_rows = 0;
   int64_t export_row = 0;
+  int64_t export_dim = 0;
+  int64_t export_step = 1;
+  // Another form in which files may have it, by the same rules; it is read and not written.
+  StoredForm stored = {};
   // Renewed against the sign of its gradient by this in each step, whatever the optimizer is, and
   // no part of the gradient's norm. Below 0: as the other params.
   double sign_rate = -1;

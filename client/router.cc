@@ -20,14 +20,16 @@ class TokenRouter {
       : b_(builder), x_(x), name_(name), options_(options) {}
 
   Routing Route() {
-    routing_.logits = Project(name_ + ".gate.weight");
+    routing_.logits = Project(Gate(".weight"), {.stored = {.name = options_.stored_gate}});
     std::visit([this](const auto& router) { By(router); }, options_.router);
     return routing_;
   }
 
  private:
-  ValueId Project(const std::string& name) {
-    return b_.Einsum("bsd,ed->bse", x_, b_.Param(name, {options_.experts, b_.dims(x_)[2]}));
+  std::string Gate(const char* part) const { return name_ + "." + options_.gate + part; }
+
+  ValueId Project(const std::string& name, const ParamOptions& param = {}) {
+    return b_.Einsum("bsd,ed->bse", x_, b_.Param(name, {options_.experts, b_.dims(x_)[2]}, param));
   }
 
   ValueId PartsOfSum(ValueId x) { return b_.Div(x, b_.ReduceSum(x, {2}, true)); }
@@ -41,7 +43,7 @@ class TokenRouter {
 
   void By(const SoftmaxOfTop& router) {
     if (router.bias) {
-      const ValueId bias = b_.Param(name_ + ".gate.bias", {options_.experts}, {.init = "zeros"});
+      const ValueId bias = b_.Param(Gate(".bias"), {options_.experts}, {.init = "zeros"});
       routing_.logits = b_.AddTo(routing_.logits, bias);
     }
     ChooseByLogits();
@@ -65,7 +67,7 @@ class TokenRouter {
 
   void By(const TopOfSigmoid& router) {
     const ValueId scores = b_.Sigmoid(routing_.logits);
-    routing_.bias = b_.Param(name_ + ".gate.e_score_correction_bias", {options_.experts},
+    routing_.bias = b_.Param(Gate(".e_score_correction_bias"), {options_.experts},
                              {.init = "zeros", .sign_rate = router.bias_rate});
     const ValueId judged = WithoutOtherGroups(b_.AddTo(scores, routing_.bias), router);
     routing_.ids = b_.TopK(judged, options_.chosen).ids;

@@ -63,10 +63,10 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "without a flavor.",
        MW_AT(model.positions)},
       {"model", "dropout",
-       "Rate on embeddings, attention and residual branches (gpt2, gpt-neox, gptj, opt).",
+       "Rate on embeddings, attention and residual branches (not LLaMA's line and mixtures).",
        MW_AT(model.dropout)},
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
-      {"model", "rope_theta", "Base of the rotary positions (not gpt2, gptj, opt).",
+      {"model", "rope_theta", "Base of the rotary positions (not gpt2, gptj, opt, bloom).",
        MW_AT(model.rope_base)},
       {"model", "attention_window",
        "Tokens that a token sees: itself and those before it (LLaMA's line and mixtures); "

@@ -14,6 +14,8 @@
 namespace meshwright::formats {
 namespace {
 
+constexpr std::string_view kPlace = "{}";  // in the name of one of several tensors
+
 // Calls visit(tile_element, file_element, count, file_stride) for every run along the last dim of
 // the box, in C order.
 template <typename Visit>
@@ -101,33 +103,60 @@ void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, 
              });
 }
 
-// The box of the logical tensor as a strided box of the exported one.
-Result<SafetensorsWriter::StridedBox> Place(const ExportLayout& layout,
-                                            const ir::TensorType& logical, const ir::Box& box) {
+// A run of a tile, in C order, and where it is in a tensor of the file.
+struct PlacedRun {
+  std::string tensor;
+  SafetensorsWriter::StridedBox box;
+  int64_t first = 0;  // in elements of the tile
+  int64_t count = 0;
+};
+
+// The box of the logical tensor as strided boxes of the exported ones: one, or one of each tensor.
+Result<std::vector<PlacedRun>> Place(const ExportLayout& layout, const ir::TensorType& logical,
+                                     const ir::Box& box) {
   const ir::Dims& dims = logical.dims;
-  if (box.offset.empty() && box.size.empty()) {
-    return SafetensorsWriter::StridedBox{layout.base, dims, layout.strides};
-  }
-  if (box.offset.size() != dims.size() || box.size.size() != dims.size()) {
+  ir::Box whole{ir::Dims(dims.size(), 0), dims};
+  const bool all = box.offset.empty() && box.size.empty();
+  const ir::Box& wanted = all ? whole : box;
+  if (wanted.offset.size() != dims.size() || wanted.size.size() != dims.size()) {
     return Fail(InvalidArgument(fmt::format("param '{}' {}: a box of rank {}", layout.name,
-                                            logical.ToString(), box.size.size())));
+                                            logical.ToString(), wanted.size.size())));
   }
-  SafetensorsWriter::StridedBox placed{layout.base, box.size, layout.strides};
+  SafetensorsWriter::StridedBox placed{layout.base, wanted.size, layout.strides};
   for (size_t d = 0; d < dims.size(); ++d) {
-    if (box.offset[d] < 0 || box.size[d] < 0 || box.offset[d] > dims[d] - box.size[d]) {
+    if (wanted.offset[d] < 0 || wanted.size[d] < 0 || wanted.offset[d] > dims[d] - wanted.size[d]) {
       return Fail(OutOfRange(fmt::format("param '{}' {}: box [{}:{}] leaves it", layout.name,
-                                         logical.ToString(), fmt::join(box.offset, ","),
-                                         fmt::join(box.size, ","))));
+                                         logical.ToString(), fmt::join(wanted.offset, ","),
+                                         fmt::join(wanted.size, ","))));
     }
-    placed.base += box.offset[d] * layout.strides[d];
+    placed.base += wanted.offset[d] * layout.strides[d];
   }
-  return placed;
+  const int64_t elements = ir::TensorType{logical.dtype, wanted.size}.elements();
+  if (layout.parts == 0) {
+    std::vector<PlacedRun> runs;
+    runs.push_back({layout.name, std::move(placed), 0, elements});
+    return runs;
+  }
+  MW_CHECK(!dims.empty() && layout.parts == dims[0]) << "a tensor for each place of the first dim";
+  placed.sizes.erase(placed.sizes.begin());
+  placed.strides.erase(placed.strides.begin());
+  const int64_t count = wanted.size[0] == 0 ? 0 : elements / wanted.size[0];
+  std::vector<PlacedRun> runs;
+  for (int64_t i = 0; i < wanted.size[0]; ++i) {
+    runs.push_back({layout.NameOf(wanted.offset[0] + i), placed, i * count, count});
+  }
+  return runs;
 }
 
-Result<std::vector<size_t>> ExportPermutation(const ir::Node& param, size_t rank) {
+// One of a param's forms in files: its attributes begin with this.
+constexpr char kWritten[] = "export_";
+constexpr char kReadToo[] = "stored_";
+
+Result<std::vector<size_t>> ExportPermutation(const ir::Node& param, const std::string& form,
+                                              size_t rank) {
   std::vector<size_t> perm(rank);
   for (size_t i = 0; i < rank; ++i) perm[i] = i;
-  const std::vector<int64_t> given = param.attrs.Ints("export_perm");
+  const std::vector<int64_t> given = param.attrs.Ints(form + "perm");
   if (given.empty()) return perm;
   std::vector<bool> seen(rank, false);
   bool valid = given.size() == rank;
@@ -140,26 +169,39 @@ Result<std::vector<size_t>> ExportPermutation(const ir::Node& param, size_t rank
   }
   if (!valid) {
     return Fail(
-        InvalidArgument(fmt::format("param '{}': export_perm [{}] is no permutation of {} dims",
-                                    param.attrs.Str("name"), fmt::join(given, ","), rank)));
+        InvalidArgument(fmt::format("param '{}': {}perm [{}] is no permutation of {} dims",
+                                    param.attrs.Str("name"), form, fmt::join(given, ","), rank)));
   }
   return perm;
 }
 
-// A run of the rows of a larger tensor.
-Status PlaceRows(const ir::Node& param, ExportLayout& layout) {
-  const int64_t rows = param.attrs.Int("export_rows");
+// Some rows of a dim of a larger tensor.
+Status PlaceRows(const ir::Node& param, const std::string& form, ExportLayout& layout) {
+  const int64_t rows = param.attrs.Int(form + "rows");
   if (rows == 0) return OkStatus();
-  const int64_t first = param.attrs.Int("export_row");
+  const int64_t first = param.attrs.Int(form + "row");
+  const int64_t step = param.attrs.Int(form + "step", 1);
+  const int64_t dim = param.attrs.Int(form + "dim");
   ir::Dims& dims = layout.type.dims;
-  if (dims.empty() || dims[0] < 1 || first < 0 || first > rows - dims[0]) {
-    return InvalidArgument(fmt::format("param '{}' {}: no run of {} rows from {} on",
-                                       param.attrs.Str("name"), layout.type.ToString(), rows,
-                                       first));
+  const bool has_dim = dim >= 0 && dim < static_cast<int64_t>(dims.size());
+  const int64_t had = has_dim ? dims[static_cast<size_t>(dim)] : 0;
+  if (had < 1 || step < 1 || first < 0 || first + (had - 1) * step >= rows) {
+    return InvalidArgument(fmt::format("param '{}' {}: no run of {} rows from {} on in dim {}",
+                                       param.attrs.Str("name"), layout.type.ToString(), rows, first,
+                                       dim));
   }
-  layout.base = first * (layout.type.elements() / dims[0]);
+  int64_t inner = 1;
+  for (size_t d = static_cast<size_t>(dim) + 1; d < dims.size(); ++d) inner *= dims[d];
+  for (int64_t& stride : layout.strides) {
+    if (stride >= inner * had) {
+      stride = stride / had * rows;
+    } else if (stride >= inner) {
+      stride *= step;
+    }
+  }
+  layout.base = first * inner;
   layout.whole = false;
-  dims[0] = rows;
+  dims[static_cast<size_t>(dim)] = rows;
   return OkStatus();
 }
 
@@ -169,13 +211,13 @@ const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::str
   return dot == std::string::npos ? nullptr : file.Find(std::string_view(name).substr(dot + 1));
 }
 
-// The tensor of the file that can be read as the param.
+// The tensor of the file that can be read as one of the layout's.
 Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
-                                             const ExportLayout& layout) {
-  const SafetensorsEntry* entry = FindExported(file, layout.name);
+                                             const ExportLayout& layout, const std::string& name) {
+  const SafetensorsEntry* entry = FindExported(file, name);
   if (entry == nullptr) {
-    return Fail(NotFound(fmt::format("{} has no tensor '{}' ({})", file.path(), layout.name,
-                                     layout.type.ToString())));
+    return Fail(NotFound(
+        fmt::format("{} has no tensor '{}' ({})", file.path(), name, layout.type.ToString())));
   }
   const ir::DType wanted = layout.type.dtype;
   const bool number = entry->dtype.has_value() ? IsFloating(*entry->dtype)
@@ -230,48 +272,87 @@ Status SafetensorsWriter::WriteStrided(std::string_view name, const StridedBox& 
   return OkStatus();
 }
 
-Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType& logical) {
+std::string ExportLayout::NameOf(int64_t part) const {
+  if (parts == 0) return name;
+  MW_CHECK(part >= 0 && part < parts) << "tensor " << part << " of " << parts;
+  const size_t at = name.find(kPlace);
+  return fmt::format("{}{}{}", name.substr(0, at), part, name.substr(at + kPlace.size()));
+}
+
+namespace {
+
+Result<ExportLayout> LayoutOf(const ir::Node& param, const std::string& form,
+                              const ir::TensorType& logical) {
   MW_CHECK(param.op == ir::Op::kParam) << "only params are exported";
   const size_t rank = logical.dims.size();
   ExportLayout layout;
-  layout.name = param.attrs.Str("export_name", param.attrs.Str("name"));
+  layout.name = param.attrs.Str(form + "name", param.attrs.Str("name"));
   if (layout.name.empty()) layout.name = param.attrs.Str("name");
   layout.type.dtype = logical.dtype;
   layout.strides.resize(rank);
-  MW_ASSIGN_OR_RETURN(const std::vector<size_t> perm, ExportPermutation(param, rank));
+  MW_ASSIGN_OR_RETURN(const std::vector<size_t> perm, ExportPermutation(param, form, rank));
   MW_CHECK(perm.size() == rank) << "a permutation of " << perm.size() << " dims for " << rank;
-  layout.type.dims.resize(rank);
+  if (layout.name.find(kPlace) != std::string::npos) {
+    if (rank == 0 || perm[0] != 0 || logical.dims[0] < 1) {
+      return Fail(
+          InvalidArgument(fmt::format("param '{}' {}: its first dim does not number tensors",
+                                      param.attrs.Str("name"), logical.ToString())));
+    }
+    layout.parts = logical.dims[0];
+  }
+  const size_t first = layout.parts > 0 ? 1 : 0;
+  layout.type.dims.resize(rank - first);
   int64_t stride = 1;
-  for (size_t j = rank; j-- > 0;) {
+  for (size_t j = rank; j-- > first;) {
     layout.strides[perm[j]] = stride;
     stride *= logical.dims[perm[j]];
-    layout.type.dims[j] = logical.dims[perm[j]];
+    layout.type.dims[j - first] = logical.dims[perm[j]];
   }
-  const ir::Dims shape = param.attrs.Ints("export_shape");
+  const ir::Dims shape = param.attrs.Ints(form + "shape");
   if (!shape.empty()) {
     const ir::TensorType reshaped{logical.dtype, shape};
-    if (reshaped.elements() != logical.elements()) {
-      return Fail(InvalidArgument(fmt::format(
-          "param '{}' {}: export_shape [{}] has {} elements, not {}", param.attrs.Str("name"),
-          logical.ToString(), fmt::join(shape, ","), reshaped.elements(), logical.elements())));
+    if (reshaped.elements() != layout.type.elements()) {
+      return Fail(InvalidArgument(fmt::format("param '{}' {}: {}shape [{}] has {} elements, not {}",
+                                              param.attrs.Str("name"), logical.ToString(), form,
+                                              fmt::join(shape, ","), reshaped.elements(),
+                                              layout.type.elements())));
     }
     layout.type = reshaped;
   }
-  MW_TRY(PlaceRows(param, layout));
+  MW_TRY(PlaceRows(param, form, layout));
   return layout;
+}
+
+// The form in which the file has the param; where it has none, that which is written.
+Result<ExportLayout> LayoutIn(const SafetensorsFile& file, const ir::Node& param,
+                              const ir::TensorType& logical) {
+  MW_ASSIGN_OR_RETURN(ExportLayout layout, LayoutOf(param, kWritten, logical));
+  if (param.attrs.Str("stored_name", "").empty()) return layout;
+  if (FindExported(file, layout.NameOf(0)) != nullptr) return layout;
+  MW_ASSIGN_OR_RETURN(ExportLayout other, LayoutOf(param, kReadToo, logical));
+  return FindExported(file, other.NameOf(0)) != nullptr ? other : layout;
+}
+
+}  // namespace
+
+Result<ExportLayout> ExportLayoutOf(const ir::Node& param, const ir::TensorType& logical) {
+  return LayoutOf(param, kWritten, logical);
 }
 
 Result<std::vector<TensorSpec>> TensorsOf(const std::vector<ExportLayout>& layouts) {
   std::vector<TensorSpec> tensors;
   std::map<std::string, size_t> places;
   for (const ExportLayout& layout : layouts) {
-    const auto [place, is_new] = places.emplace(layout.name, tensors.size());
-    if (is_new) {
-      tensors.push_back({layout.name, layout.type});
-    } else if (tensors[place->second].type != layout.type || layout.whole) {
-      return Fail(InvalidArgument(fmt::format("two params are exported as '{}': {} and {}",
-                                              layout.name, tensors[place->second].type.ToString(),
-                                              layout.type.ToString())));
+    for (int64_t part = 0; part < layout.tensors(); ++part) {
+      const std::string name = layout.NameOf(part);
+      const auto [place, is_new] = places.emplace(name, tensors.size());
+      if (is_new) {
+        tensors.push_back({name, layout.type});
+      } else if (tensors[place->second].type != layout.type || layout.whole) {
+        return Fail(InvalidArgument(fmt::format("two params are exported as '{}': {} and {}", name,
+                                                tensors[place->second].type.ToString(),
+                                                layout.type.ToString())));
+      }
     }
   }
   return tensors;
@@ -286,35 +367,62 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
                         const ir::TensorType& logical, const ir::Box& box,
                         std::span<const std::byte> bytes) {
   MW_ASSIGN_OR_RETURN(const ExportLayout layout, ExportLayoutOf(param, logical));
-  MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
-  return writer.WriteStrided(layout.name, placed, bytes);
+  MW_ASSIGN_OR_RETURN(const std::vector<PlacedRun> runs, Place(layout, logical, box));
+  const auto element = static_cast<size_t>(ir::DTypeBytes(logical.dtype));
+  int64_t wanted = 0;
+  for (const PlacedRun& run : runs) wanted += run.count;
+  if (bytes.size() != static_cast<size_t>(wanted) * element) {
+    return InvalidArgument(fmt::format("param '{}': {} bytes for a tile of {} elements of {} bytes",
+                                       layout.name, bytes.size(), wanted, element));
+  }
+  for (const PlacedRun& run : runs) {
+    const auto of_run = bytes.subspan(static_cast<size_t>(run.first) * element,
+                                      static_cast<size_t>(run.count) * element);
+    MW_TRY(writer.WriteStrided(run.tensor, run.box, of_run));
+  }
+  return OkStatus();
 }
 
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
                                                const ir::TensorType& logical, const ir::Box& box) {
-  MW_ASSIGN_OR_RETURN(const ExportLayout layout, ExportLayoutOf(param, logical));
-  MW_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, FindReadable(file, layout));
-  MW_ASSIGN_OR_RETURN(const SafetensorsWriter::StridedBox placed, Place(layout, logical, box));
-  const ir::TensorType tile_type{logical.dtype, placed.sizes};
-  std::vector<std::byte> tile(static_cast<size_t>(tile_type.bytes()));
-  Gather(placed,
-         {file.data(*entry).data(), entry->dtype, FindFloat8(entry->dtype_name), logical.dtype},
-         tile.data());
+  MW_ASSIGN_OR_RETURN(const ExportLayout layout, LayoutIn(file, param, logical));
+  MW_ASSIGN_OR_RETURN(const std::vector<PlacedRun> runs, Place(layout, logical, box));
+  const auto element = static_cast<size_t>(ir::DTypeBytes(logical.dtype));
+  int64_t elements = 0;
+  for (const PlacedRun& run : runs) elements += run.count;
+  std::vector<std::byte> tile(static_cast<size_t>(elements) * element);
+  for (const PlacedRun& run : runs) {
+    MW_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, FindReadable(file, layout, run.tensor));
+    const TileSource source{file.data(*entry).data(), entry->dtype, FindFloat8(entry->dtype_name),
+                            logical.dtype};
+    Gather(run.box, source, tile.data() + static_cast<size_t>(run.first) * element);
+  }
   return tile;
 }
 
 bool MayBeDrawn(const ir::Node& param) { return param.attrs.Int(ir::kDrawnAttr) != 0; }
 
+namespace {
+
+Status CheckWeight(const SafetensorsFile& file, const ir::Node& param,
+                   const ir::TensorType& logical) {
+  MW_ASSIGN_OR_RETURN(const ExportLayout layout, LayoutIn(file, param, logical));
+  for (int64_t part = 0; part < layout.tensors(); ++part) {
+    const auto found = FindReadable(file, layout, layout.NameOf(part));
+    if (found) continue;
+    const bool drawn = MayBeDrawn(param) && found.error().code() == StatusCode::kNotFound;
+    if (!drawn) return found.error();
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Status CheckWeights(const SafetensorsFile& file, const ir::Graph& graph) {
   for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
     const ir::Node& param = graph.node(id);
     if (param.attrs.Int("kept") != 0) continue;
-    MW_ASSIGN_OR_RETURN(const ExportLayout layout,
-                        ExportLayoutOf(param, graph.type(param.outputs[0])));
-    const auto found = FindReadable(file, layout);
-    if (found) continue;
-    const bool drawn = MayBeDrawn(param) && found.error().code() == StatusCode::kNotFound;
-    if (!drawn) return found.error();
+    MW_TRY(CheckWeight(file, param, graph.type(param.outputs[0])));
   }
   return OkStatus();
 }

@@ -9,8 +9,13 @@
 // A param's logical tensor L relates to the exported tensor E by its attributes: dims permuted by
 // export_perm (dim j of the permuted tensor is dim export_perm[j] of L; empty: as is), then
 // reshaped to export_shape (empty: as is). A reshape keeps the linear order, so element i of L sits
-// at sum_d i_d * stride_d of E: one stride per logical dim says it all. With export_rows E has so
-// many rows, and L's are those from export_row on: several params share a tensor of the file.
+// at sum_d i_d * stride_d of E: one stride per logical dim says it all. With export_rows the dim
+// export_dim of E has so many rows, and L's are each export_step-th from export_row on: several
+// params share a tensor of the file. An export_name with "{}" is one of several tensors: each place
+// of L's first dim is a tensor of its own, which the other attributes describe.
+//
+// A param may have a second form by the same attributes with "stored_" in the place of "export_",
+// which is read where a file lacks the first one, and never written.
 //
 // Thread rule: a SafetensorsFile is immutable and shared; SafetensorsWriter's Write* may be called
 // from several threads on disjoint elements, Create/Finish from one. Ownership: the file's spans
@@ -165,6 +170,13 @@ struct ExportLayout {
   std::vector<int64_t> strides;  // per logical dim, in elements of the exported tensor
   bool whole = true;             // no other param has a part of the tensor
   int64_t base = 0;              // where the param's first element is, in elements of the tensor
+  // Tensors of this type, one for each place of the first logical dim, whose stride is 0; "{}" in
+  // the name stands for the place. 0: one tensor.
+  int64_t parts = 0;
+
+  // REQUIRES part < max(parts, 1).
+  std::string NameOf(int64_t part) const;
+  int64_t tensors() const { return parts > 0 ? parts : 1; }
 };
 
 // Errors: kInvalidArgument naming the param when export_perm is no permutation, export_shape has

@@ -9,9 +9,7 @@ const std::vector<Family>& Families() {
     std::vector<Family> rows = {Gpt2Family()};
     for (FamilyRow<LlamaConfig>& row : LlamaLine()) rows.push_back(MakeFamily(std::move(row)));
     for (Family& row : MixtureFamilies()) rows.push_back(std::move(row));
-    for (Family& row : std::vector<Family>{GptNeoxFamily(), GptjFamily(), OptFamily()}) {
-      rows.push_back(std::move(row));
-    }
+    for (Family& row : DecoderFamilies()) rows.push_back(std::move(row));
     return rows;
   }();
   return families;

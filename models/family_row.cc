@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "models/families/families.h"
+
 namespace meshwright::models {
 
 Status RefuseField(const std::string& model, const char* field, bool set) {
@@ -30,6 +32,20 @@ Status RefuseExperts(const std::string& model, const MixtureSpec& spec) {
     MW_TRY(RefuseField(model, field, set));
   }
   return OkStatus();
+}
+
+Status RefuseOthers(const std::string& family, const ModelSpec& spec, const DenseWords& words) {
+  MW_TRY(RefuseExperts(family, spec.mixture));
+  MW_TRY(RefuseField(family, "n_kv_heads", !words.kv_heads && spec.kv_heads.has_value()));
+  MW_TRY(RefuseField(family, "max_seq_len", !words.positions && spec.positions.has_value()));
+  MW_TRY(RefuseField(family, "rope_theta", !words.rope_base && spec.rope_base.has_value()));
+  return RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0);
+}
+
+Result<Activation> ReadActivation(const HfConfig& json, const char* key, const char* usual) {
+  std::string name = usual;
+  MW_TRY(json.Read(key, name));
+  return ParseActivation(key, name);
 }
 
 std::string SummaryOf(const Model& model, const std::string& sizes) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,12 +27,14 @@
 
 namespace meshwright::models {
 
-// A key of a config.json that is a field. "a|b": two names, of which a is read last and written. A
-// whole number of 0 is what an absent key means.
+// A key of a config.json that is a field, which a pointer to a member says or a function. "a|b":
+// two names, of which a is read last and written. A whole number of 0 is what an absent key means.
 template <typename Config>
 struct HfKey {
   std::string name;
-  std::variant<int64_t Config::*, double Config::*, bool Config::*> field;
+  std::variant<std::function<int64_t&(Config&)>, std::function<double&(Config&)>,
+               std::function<bool&(Config&)>>
+      field;
   bool wanted = false;  // it has no default
 
   std::vector<std::string> names() const {
@@ -52,6 +55,8 @@ struct FamilyRow {
   // What is more than a key: forms of their own, and what is refused.
   Status (*read)(const HfConfig& json, Config& config) = nullptr;
   void (*write)(const Config& config, HfWriter& json) = nullptr;
+  // Whether a config.json can say all of it; null: always.
+  bool (*says)(const Config& config) = nullptr;
   bool pads = false;  // transformers gives the row of pad_token_id no gradient
 };
 
@@ -77,7 +82,7 @@ Result<Config> ReadConfig(const FamilyRow<Config>& row, const HfConfig& json) {
   }
   for (const HfKey<Config>& key : row.keys) {
     for (const std::string& name : key.names()) {
-      MW_TRY(std::visit([&](auto field) { return json.Read(name, config.*field); }, key.field));
+      MW_TRY(std::visit([&](const auto& of) { return json.Read(name, of(config)); }, key.field));
     }
   }
   MW_TRY(row.read(json, config));
@@ -86,9 +91,8 @@ Result<Config> ReadConfig(const FamilyRow<Config>& row, const HfConfig& json) {
 
 // The config.json of a model; had: that of its folder, or "".
 template <typename Config>
-std::string WriteConfig(const FamilyRow<Config>& row, const Config& config,
-                        const std::string& had) {
-  if (row.write == nullptr) return "";
+std::string WriteConfig(const FamilyRow<Config>& row, Config config, const std::string& had) {
+  if (row.write == nullptr || (row.says != nullptr && !row.says(config))) return "";
   HfWriter json(had);
   if (json.empty()) {
     // Else transformers has its own tokens in their place.
@@ -97,13 +101,15 @@ std::string WriteConfig(const FamilyRow<Config>& row, const Config& config,
   }
   json.Set("model_type", row.type);
   for (const HfKey<Config>& key : row.keys) {
-    const std::string name = key.names().back();
-    const auto* whole = std::get_if<int64_t Config::*>(&key.field);
-    if (whole != nullptr && config.**whole == 0) {
+    const std::vector<std::string> names = key.names();
+    const std::string& name = names.back();
+    if (names.size() > 1) json.Remove(names.front());
+    const auto* whole = std::get_if<std::function<int64_t&(Config&)>>(&key.field);
+    if (whole != nullptr && (*whole)(config) == 0) {
       json.Remove(name);
       continue;
     }
-    std::visit([&](auto field) { json.Set(name, config.*field); }, key.field);
+    std::visit([&](const auto& of) { json.Set(name, of(config)); }, key.field);
   }
   row.write(config, json);
   return json.Text();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace meshwright::models {
@@ -9,6 +10,9 @@ namespace {
 
 using client::Builder;
 using client::Dims;
+
+constexpr double kEpsilon =
+    1e-6;  // of the norms of short vectors, whatever the model's others have
 
 class Latent {
  public:
@@ -21,15 +25,19 @@ class Latent {
     const ValueId q = Queries(x);
     const ValueId low = Down(x, name_ + ".kv_a_proj_with_mqa.weight", of_.rank + of_.turned);
     const ValueId latent =
-        b_.RmsNorm(b_.Slice(low, 2, 0, of_.rank), name_ + ".kv_a_layernorm", options_.epsilon);
+        b_.RmsNorm(b_.Slice(low, 2, 0, of_.rank), name_ + ".kv_a_layernorm", kEpsilon);
     const ValueId both = Up(latent, name_ + ".kv_b_proj.weight", of_.plain + of_.value);
     const ValueId k = b_.Concat({b_.Slice(both, 3, 0, of_.plain), SharedKey(low, dims)}, 3);
     // Values as wide as keys are: what is behind them is zero, and stays so.
     const ValueId values = b_.Slice(both, 3, of_.plain, of_.value);
     const bool narrow = of_.value < of_.head();
     const ValueId v = narrow ? b_.Pad(values, 3, 0, of_.head() - of_.value) : values;
-    const ValueId y =
-        b_.Attention(q, k, v, {options_.dropout, name_ + ".dropout"}, options_.segments);
+    client::AttentionOptions options;
+    options.dropout = {options_.dropout, name_ + ".dropout"};
+    options.segments = options_.segments;
+    const double growth = ScoreGrowth(options_.rope.scaling);
+    if (growth != 1) options.scale = growth / std::sqrt(static_cast<double>(of_.head()));
+    const ValueId y = b_.Attention(q, k, v, options);
     const int64_t d = dims[2];
     const ValueId out = b_.Param(name_ + ".o_proj.weight", {options_.heads, of_.value, d},
                                  {.std_dev = options_.out_std,
@@ -42,13 +50,13 @@ class Latent {
   ValueId Queries(ValueId x) {
     if (of_.query_rank == 0) return Turned(Up(x, name_ + ".q_proj.weight", of_.head()));
     const ValueId low = Down(x, name_ + ".q_a_proj.weight", of_.query_rank);
-    const ValueId normed = b_.RmsNorm(low, name_ + ".q_a_layernorm", options_.epsilon);
+    const ValueId normed = b_.RmsNorm(low, name_ + ".q_a_layernorm", kEpsilon);
     return Turned(Up(normed, name_ + ".q_b_proj.weight", of_.head()));
   }
 
   // The last elements of each head, by their positions.
   ValueId Turned(ValueId q) {
-    const ValueId turned = b_.Rotary(b_.Slice(q, 3, of_.plain, of_.turned), options_.rope_base);
+    const ValueId turned = Turn(b_, b_.Slice(q, 3, of_.plain, of_.turned), options_.rope);
     return b_.Concat({b_.Slice(q, 3, 0, of_.plain), turned}, 3);
   }
 
@@ -56,7 +64,7 @@ class Latent {
   ValueId SharedKey(ValueId low, const Dims& dims) {
     const ValueId key =
         b_.Reshape(b_.Slice(low, 2, of_.rank, of_.turned), {dims[0], dims[1], 1, of_.turned});
-    return b_.BroadcastTo(b_.Rotary(key, options_.rope_base),
+    return b_.BroadcastTo(Turn(b_, key, options_.rope),
                           {dims[0], dims[1], options_.heads, of_.turned});
   }
 

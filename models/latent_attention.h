@@ -3,7 +3,8 @@
 //
 // Of a head of queries and keys the first `plain` elements know no positions, the other `turned`
 // ones do; values have a width of their own. Params carry the names of Hugging Face's DeepseekV3;
-// pairs of turned elements are half-split, as everywhere here.
+// which
+// turned elements are a pair, `rope` says.
 //
 // Thread rule: values. Source: DeepSeek-V2 2024, section 2.1.
 #pragma once
@@ -13,6 +14,7 @@
 
 #include "base/result.h"
 #include "client/layers.h"
+#include "models/rope.h"
 
 namespace meshwright::models {
 
@@ -30,8 +32,7 @@ struct LatentHeads {
 struct LatentOptions {
   int64_t heads = 1;
   LatentHeads of = {};
-  double epsilon = 1e-5;
-  double rope_base = 10000;
+  Rope rope = {};  // of the turned elements
   double dropout = 0;
   double out_std = 0.02;
   ValueId segments = {};  // as of client::Builder::Attention

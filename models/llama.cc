@@ -73,7 +73,7 @@ class Llama {
   ValueId Attention(ValueId x, const std::string& name, int64_t index) {
     if (config_.latent.any()) {
       return LatentAttention(b_, x, name,
-                             {config_.heads, config_.latent, config_.epsilon, config_.rope_base,
+                             {config_.heads, config_.latent, RopeOf(config_, index),
                               config_.attention_dropout, ResidualStd(config_), segments_});
     }
     const int64_t d = config_.width;
@@ -153,7 +153,8 @@ class Llama {
 
 Rope RopeOf(const LlamaConfig& config, int64_t layer) {
   const double part = config.rope_part * static_cast<double>(config.head_width());
-  Rope rope{config.rope_base, static_cast<int64_t>(part), config.rope_scaling};
+  const int64_t turned = config.latent.any() ? config.latent.turned : static_cast<int64_t>(part);
+  Rope rope{config.rope_base, turned, config.rope_scaling, config.rope_neighbours};
   if (config.window_rope_base > 0 && config.has_window(layer)) {
     rope.base = config.window_rope_base;
     rope.scaling = {};
@@ -192,12 +193,13 @@ Status Validate(const LlamaConfig& config) {
                         {"head size", config.head_width()}}));
   MW_TRY(CheckLayers(config.layers));
   MW_TRY(CheckSeparator(config.document_separator, config.vocabulary));
-  if (config.head_size == 0) MW_TRY(CheckHeads(config.width, config.heads));
+  const bool latent = config.latent.any();
+  if (config.head_size == 0 && !latent) MW_TRY(CheckHeads(config.width, config.heads));
   if (config.heads % config.kv_head_count() != 0) {
     return InvalidArgument(fmt::format("n_heads {} is not a multiple of n_kv_heads {}",
                                        config.heads, config.kv_head_count()));
   }
-  if (config.head_width() % 2 != 0) {
+  if (config.head_width() % 2 != 0 && !latent) {
     return InvalidArgument(
         fmt::format("head size {} is odd; rotary positions need pairs", config.head_width()));
   }
@@ -205,14 +207,14 @@ Status Validate(const LlamaConfig& config) {
     return InvalidArgument(fmt::format(
         "model: partial_rotary_factor is {}; it must be above 0 and at most 1", config.rope_part));
   }
-  if (config.latent.any()) MW_TRY(Validate(config.latent));
-  if (config.latent.any() && config.attention_window > 0) {
+  if (latent) MW_TRY(Validate(config.latent));
+  if (latent && config.attention_window > 0) {
     return InvalidArgument("attention_window: latent attention has none; remove it");
   }
   if (config.windowed.empty()) {
     return InvalidArgument("model: no layer says whether it has a window");
   }
-  if (config.latent.any() && (config.attention_sinks || config.output_bias)) {
+  if (latent && (config.attention_sinks || config.output_bias)) {
     return InvalidArgument("latent attention has no sinks and no biases");
   }
   if (config.attention_window < 0) {

@@ -51,6 +51,7 @@ struct LlamaConfig {
   double rope_base = 10000;
   double rope_part = 1;  // the share of a head that turns, from its first element on
   RopeScaling rope_scaling = {};
+  bool rope_neighbours = false;  // Rope::neighbours
   double window_rope_base = 0;   // of layers with a window, not scaled; 0: as the others
   double attention_dropout = 0;  // of the probabilities
   bool attention_bias = false;   // of q, k and v

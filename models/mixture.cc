@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -52,6 +53,72 @@ class RouterLosses {
   ValueId steering_;  // [b]
 };
 
+// How files have the weights of the experts of a block.
+class ExpertFile {
+ public:
+  // Of gate and up, which of both; no number: of down.
+  struct Part {
+    std::string name;
+    std::optional<int64_t> of_two;
+  };
+
+  ExpertFile(const MixtureConfig& config, const std::string& block)
+      : config_(config), block_(block) {}
+
+  // Of a param [experts, in, out].
+  client::ParamOptions Matrix(const Part& part) const {
+    client::ParamOptions options;
+    if (!part.of_two) options.std_dev = ResidualStd(config_.llama);
+    if (config_.names.files == ExpertFiles::kInTurn) {
+      InTurn(part, 2, options);
+      return options;
+    }
+    options.export_name =
+        fmt::format("{}.{}.experts.{{}}.{}.weight", block_, config_.names.layer, part.name);
+    options.export_perm = {0, 2, 1};
+    options.stored = {.name = fmt::format("{}.{}.experts.{}", block_, config_.names.stored_layer,
+                                          part.of_two ? "gate_up_proj" : "down_proj"),
+                      .perm = {0, 2, 1}};
+    if (part.of_two) {
+      options.stored.rows = 2 * config_.llama.inner;
+      options.stored.row = *part.of_two * config_.llama.inner;
+      options.stored.dim = 1;
+    }
+    return options;
+  }
+
+  // Of a param [experts, 1, out].
+  client::ParamOptions Bias(const Part& part) const {
+    client::ParamOptions options;
+    if (config_.names.files == ExpertFiles::kApart) {
+      options.export_name =
+          fmt::format("{}.{}.experts.{{}}.{}.bias", block_, config_.names.layer, part.name);
+      options.export_shape = {part.of_two ? config_.llama.inner : config_.llama.width};
+      return options;
+    }
+    options.export_shape = {config_.experts.experts,
+                            part.of_two ? config_.llama.inner : config_.llama.width};
+    InTurn(part, 1, options);
+    options.export_name += "_bias";
+    return options;
+  }
+
+ private:
+  // dim: of the tensor in the file, that of gate and up.
+  void InTurn(const Part& part, int64_t dim, client::ParamOptions& options) const {
+    options.export_name = fmt::format("{}.{}.experts.{}", block_, config_.names.layer,
+                                      part.of_two ? "gate_up_proj" : "down_proj");
+    if (!part.of_two) return;
+    options.export_rows = 2 * config_.llama.inner;
+    options.export_row = *part.of_two;
+    options.export_dim = dim;
+    options.export_step = 2;
+  }
+
+  const MixtureConfig& config_;
+  const std::string& block_;
+};
+
 class Mixture {
  public:
   Mixture(Builder& builder, const MixtureConfig& config)
@@ -62,7 +129,7 @@ class Mixture {
       if (block.index < config_.dense_layers) {
         return GatedMlp(b_, config_.llama, x, block.name + ".mlp", config_.dense_inner);
       }
-      return Experts(x, fmt::format("{}.{}", block.name, config_.names.layer));
+      return Experts(x, block.name);
     });
   }
 
@@ -71,26 +138,32 @@ class Mixture {
  private:
   ValueId Gated(ValueId gate, ValueId up) {
     if (config_.glu_limit == 0) return b_.MulBy(b_.Silu(gate), up);
-    constexpr double kSlope = 1.702;  // of gpt-oss
     const ValueId most = b_.Fill({}, config_.glu_limit);
     const ValueId low = b_.Minimum(gate, most);
     const ValueId within = b_.Maximum(b_.Minimum(up, most), b_.Neg(most));
-    return b_.MulBy(b_.Shift(within, 1), b_.MulBy(low, b_.Sigmoid(b_.Scale(low, kSlope))));
+    return b_.MulBy(b_.Shift(within, 1),
+                    b_.MulBy(low, b_.Sigmoid(b_.Scale(low, config_.glu_slope))));
   }
 
-  ValueId Experts(ValueId x, const std::string& name) {
+  // block: "model.layers.N"
+  ValueId Experts(ValueId x, const std::string& block) {
     const LlamaConfig& llama = config_.llama;
-    const MixtureOfExperts mixture = RouteToExperts(b_, x, name, config_.experts);
+    const std::string name = fmt::format("{}.{}", block, config_.names.layer);
+    client::ExpertOptions options = config_.experts;
+    if (config_.names.layer != config_.names.stored_layer) {
+      options.stored_gate = fmt::format("{}.{}.gate.weight", block, config_.names.stored_layer);
+    }
+    const MixtureOfExperts mixture = RouteToExperts(b_, x, name, options);
     const std::string of_experts = name + ".experts.";
-    const auto product = [&](ValueId of, const std::string& part, int64_t out,
-                             const client::ParamOptions& param = {}) {
-      const ValueId y = mixture.Matmul(of, of_experts + part, out, param);
-      return config_.expert_bias ? mixture.AddBias(y, of_experts + part + "_bias") : y;
+    const ExpertFile file(config_, block);
+    const auto product = [&](ValueId of, const ExpertFile::Part& part, int64_t out) {
+      const ValueId y = mixture.Matmul(of, of_experts + part.name, out, file.Matrix(part));
+      if (!config_.expert_bias) return y;
+      return mixture.AddBias(y, of_experts + part.name + "_bias", file.Bias(part));
     };
-    const ValueId gate = product(mixture.slots, config_.names.gate, llama.inner);
-    const ValueId up = product(mixture.slots, config_.names.up, llama.inner);
-    const ValueId down =
-        product(Gated(gate, up), config_.names.down, llama.width, {.std_dev = ResidualStd(llama)});
+    const ValueId gate = product(mixture.slots, {config_.names.gate, 0}, llama.inner);
+    const ValueId up = product(mixture.slots, {config_.names.up, 1}, llama.inner);
+    const ValueId down = product(Gated(gate, up), {config_.names.down, {}}, llama.width);
     losses_.Add(mixture);
     const ValueId y = mixture.Combine(down);
     return config_.shared_inner > 0 ? b_.AddTo(y, Shared(x, name)) : y;

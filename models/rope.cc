@@ -102,7 +102,12 @@ ValueId Turn(client::Builder& builder, ValueId x, const Rope& rope) {
   const client::Dims dims = builder.dims(x);
   if (dims.size() != 4) return x;  // after an error
   const bool part = rope.turned < dims[3];
-  const ValueId turning = part ? builder.Slice(x, 3, 0, rope.turned) : x;
+  ValueId turning = part ? builder.Slice(x, 3, 0, rope.turned) : x;
+  if (rope.neighbours) {
+    const client::Dims pairs = {dims[0], dims[1], dims[2], rope.turned / 2, 2};
+    turning = builder.Transpose(builder.Reshape(turning, pairs), {0, 1, 2, 4, 3});
+    turning = builder.Reshape(turning, {dims[0], dims[1], dims[2], rope.turned});
+  }
   const RopeScaling& scaling = rope.scaling;
   ValueId turned = scaling.kind == RopeKind::kPlain
                        ? builder.Rotary(turning, rope.base)
@@ -119,11 +124,21 @@ double YarnAmplitude(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
+}  // namespace
+
+double ScoreGrowth(const RopeScaling& scaling) {
+  if (scaling.kind == RopeKind::kPlain || scaling.mscale_all == 0) return 1;
+  const double amplitude = YarnAmplitude(scaling.factor, scaling.mscale_all);
+  return amplitude * amplitude;
+}
+
+namespace {
+
 Status ReadYarn(const HfConfig& json, const std::string& at, RopeScaling& scaling) {
   double mscale = 0;
-  double mscale_all = 0;
   MW_TRY(json.Read(at + "mscale", mscale));
-  MW_TRY(json.Read(at + "mscale_all_dim", mscale_all));
+  MW_TRY(json.Read(at + "mscale_all_dim", scaling.mscale_all));
+  const double mscale_all = scaling.mscale_all;
   scaling.amplitude = mscale != 0 && mscale_all != 0 ? YarnAmplitude(scaling.factor, mscale) /
                                                            YarnAmplitude(scaling.factor, mscale_all)
                                                      : YarnAmplitude(scaling.factor, 1);
@@ -219,6 +234,7 @@ void WriteRope(const Rope& rope, const std::string& key, HfWriter& json) {
     json.Set(at + "beta_fast", scaling.fast);
     json.Set(at + "beta_slow", scaling.slow);
     json.Set(at + "truncate", scaling.whole);
+    if (scaling.mscale_all != 0) json.Set(at + "mscale_all_dim", scaling.mscale_all);
   } else if (scaling.kind == RopeKind::kLongRope) {
     json.Set(at + "short_factor", scaling.short_factors);
     json.Set(at + "long_factor", scaling.long_factors);

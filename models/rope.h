@@ -31,7 +31,8 @@ struct RopeScaling {
   double high = 4;       // and above which it is not
   double fast = 32;      // the same of yarn
   double slow = 1;
-  bool whole = true;  // yarn: pairs are told apart by whole indices
+  bool whole = true;      // yarn: pairs are told apart by whole indices
+  double mscale_all = 0;  // yarn: by how much scores of latent attention grow; see ScoreGrowth
   std::vector<double> short_factors = {};
   std::vector<double> long_factors = {};
 };
@@ -40,6 +41,9 @@ struct Rope {
   double base = 10000;
   int64_t turned = 0;  // elements of a head, from the first on; even
   RopeScaling scaling = {};
+  // Neighbours are a pair, not (i, i + turned/2). What turns comes out in another order, which
+  // products of queries and keys do not see: first elements of the pairs, then the second ones.
+  bool neighbours = false;
 };
 
 // Radians from a position to the next, of each pair, in a sequence of `tokens`.
@@ -47,6 +51,10 @@ std::vector<double> RopeFrequencies(const Rope& rope, int64_t tokens);
 
 // x [b, s, h, e] by its places in the sequence.
 ValueId Turn(client::Builder& builder, ValueId x, const Rope& rope);
+
+// By how much the scores of latent attention grow where texts are stretched. Source: DeepSeek-V2
+// 2024.
+double ScoreGrowth(const RopeScaling& scaling);
 
 // What a config.json says in the object `key` ("rope_parameters", or the older "rope_scaling"),
 // which may be absent; `positions` is its max_position_embeddings, for which the model was made

@@ -8,15 +8,17 @@
 #include <utility>
 #include <vector>
 
+#include "models/activation.h"
 #include "models/family_row.h"
 
 namespace meshwright::models {
 
 Family Gpt2Family();
-Family GptNeoxFamily();
-Family GptjFamily();
-Family OptFamily();
+std::vector<Family> DecoderFamilies();
 std::vector<Family> MixtureFamilies();
+
+// The curve of an MLP under `key`; `usual` where it is absent. Errors: as ParseActivation.
+Result<Activation> ReadActivation(const HfConfig& json, const char* key, const char* usual);
 
 // What all configs have under equal names.
 template <typename Config>
@@ -28,6 +30,30 @@ void OverrideSizes(const ModelSpec& spec, Config& config) {
   Override(config.epsilon, spec.epsilon);
   Override(config.tied, spec.tied);
   Override(config.document_separator, spec.document_separator);
+}
+
+// What a job file may say of a dense family, beside what all have.
+struct DenseWords {
+  bool kv_heads = false;
+  bool positions = true;  // of a table, or a limit that the family's own keys say
+  bool rope_base = false;
+};
+
+// Errors: kInvalidArgument naming what the family does not have.
+Status RefuseOthers(const std::string& family, const ModelSpec& spec, const DenseWords& words);
+
+// What dense families with three rates of dropout have under equal names.
+template <typename Config>
+Status ApplyDense(const std::string& family, const ModelSpec& spec, const DenseWords& words,
+                  Config& config) {
+  MW_TRY(RefuseOthers(family, spec, words));
+  OverrideSizes(spec, config);
+  Override(config.inner, spec.inner);
+  Override(config.positions, spec.positions);
+  Override(config.embedding_dropout, spec.dropout);
+  Override(config.residual_dropout, spec.dropout);
+  Override(config.attention_dropout, spec.dropout);
+  return OkStatus();
 }
 
 // A model with what all configs say under equal names.
@@ -46,6 +72,17 @@ Model BareModel(const std::string& family, const Config& config,
   model.sizes.layers = config.layers;
   model.sizes.heads = config.heads;
   model.sizes.document_separator = config.document_separator;
+  return model;
+}
+
+// The same of a dense family.
+template <typename Config>
+Model DenseModel(const std::string& family, const Config& config, const DenseWords& words,
+                 client::TrainerFunctions functions) {
+  Model model = BareModel(family, config, std::move(functions));
+  model.max_sequence = config.positions;
+  model.sizes.inner = config.inner_width();
+  if (words.positions) model.sizes.positions = config.positions;
   return model;
 }
 

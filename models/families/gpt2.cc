@@ -25,14 +25,11 @@ Status ReadGpt2(const HfConfig& json, Gpt2Config& config) {
   MW_TRY(json.RefuseOther("scale_attn_weights", true));
   MW_TRY(json.RefuseOther("scale_attn_by_inverse_layer_idx", false));
   MW_TRY(json.RefuseOther("add_cross_attention", false));
-  std::string activation = "gelu_new";
-  MW_TRY(json.Read("activation_function", activation));
-  MW_ASSIGN_OR_RETURN(config.activation, ParseActivation("activation_function", activation));
+  MW_ASSIGN_OR_RETURN(config.activation, ReadActivation(json, "activation_function", "gelu_new"));
   return OkStatus();
 }
 
 void WriteGpt2(const Gpt2Config& config, HfWriter& json) {
-  json.Remove("n_ctx");
   json.Set("activation_function", ActivationName(config.activation));
 }
 
@@ -60,25 +57,11 @@ FamilyRow<Gpt2Config> Gpt2Row() {
 }  // namespace
 
 Status ApplySpec(const std::string& family, const ModelSpec& spec, Gpt2Config& config) {
-  MW_TRY(RefuseExperts(family, spec.mixture));
-  MW_TRY(RefuseField(family, "n_kv_heads", spec.kv_heads.has_value()));
-  MW_TRY(RefuseField(family, "rope_theta", spec.rope_base.has_value()));
-  MW_TRY(RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0));
-  OverrideSizes(spec, config);
-  Override(config.inner, spec.inner);
-  Override(config.positions, spec.positions);
-  Override(config.embedding_dropout, spec.dropout);
-  Override(config.residual_dropout, spec.dropout);
-  Override(config.attention_dropout, spec.dropout);
-  return OkStatus();
+  return ApplyDense(family, spec, {}, config);
 }
 
 Model ModelOf(const std::string& family, const Gpt2Config& config) {
-  Model model = BareModel(family, config, MakeGpt2(config));
-  model.max_sequence = config.positions;
-  model.sizes.inner = config.inner_width();
-  model.sizes.positions = config.positions;
-  return model;
+  return DenseModel(family, config, {}, MakeGpt2(config));
 }
 
 Family Gpt2Family() { return MakeFamily(Gpt2Row()); }

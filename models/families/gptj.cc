@@ -1,78 +1,76 @@
-// GPT-J's row; its formulas are models/gptj.h.
-#include "models/gptj.h"
-
-#include "models/families/families.h"
+// GPT-J: attention and MLP read one norm of x together; neighbouring pairs turn; the head has a bias.
+#include "models/families/decoder_line.h"
 
 namespace meshwright::models {
 namespace {
 
-std::map<std::string, GptjConfig> GptjFlavors() {
-  return {
-      {"debug",
-       {.vocabulary = 256, .positions = 256, .width = 64, .layers = 2, .heads = 4, .turned = 8}},
-      {"6B", {}}};
+DecoderConfig Gptj() {
+  return {.positions = 2048,
+          .drops_embedding = true,
+          .turned = 64,
+          .rope_neighbours = true,
+          .residual = DecoderResidual::kTogether,
+          .attention_bias = false,
+          .output_bias = false,
+          .head_bias = true,
+          .names = {.embedding = "transformer.wte",
+                    .final_norm = "transformer.ln_f",
+                    .blocks = "transformer.h",
+                    .norm = "ln_1",
+                    .q = "attn.q_proj",
+                    .k = "attn.k_proj",
+                    .v = "attn.v_proj",
+                    .out = "attn.out_proj",
+                    .up = "mlp.fc_in",
+                    .down = "mlp.fc_out"}};
 }
 
-Status ReadGptj(const HfConfig& json, GptjConfig& config) {
+std::map<std::string, DecoderConfig> GptjFlavors() {
+  DecoderConfig debug = SmallDecoder(Gptj());
+  debug.turned = 8;
+  DecoderConfig large = Gptj();
+  large.vocabulary = 50400;
+  large.width = 4096;
+  large.layers = 28;
+  large.heads = 16;
+  return {{"debug", debug}, {"6B", large}};
+}
+
+Status ReadGptj(const HfConfig& json, DecoderConfig& config) {
   if (json.IsNull("rotary_dim")) {
     return Unimplemented("config.json: rotary_dim null is not supported; write a number");
   }
-  std::string activation = "gelu_new";
-  MW_TRY(json.Read("activation_function", activation));
-  MW_ASSIGN_OR_RETURN(config.activation, ParseActivation("activation_function", activation));
+  MW_TRY(CheckPositive({{"rotary_dim", config.turned}}));
+  MW_ASSIGN_OR_RETURN(config.activation, ReadActivation(json, "activation_function", "gelu_new"));
   return OkStatus();
 }
 
-void WriteGptj(const GptjConfig& config, HfWriter& json) {
+void WriteGptj(const DecoderConfig& config, HfWriter& json) {
   json.Set("activation_function", ActivationName(config.activation));
-}
-
-FamilyRow<GptjConfig> GptjRow() {
-  return {.name = "gptj",
-          .type = "gptj",
-          .architecture = "GPTJForCausalLM",
-          .flavors = GptjFlavors,
-          .defaults = [] { return GptjConfig(); },
-          .keys = {{"vocab_size", &GptjConfig::vocabulary, true},
-                   {"n_positions", &GptjConfig::positions, true},
-                   {"n_embd", &GptjConfig::width, true},
-                   {"n_layer", &GptjConfig::layers, true},
-                   {"n_head", &GptjConfig::heads, true},
-                   {"n_inner", &GptjConfig::inner},
-                   {"rotary_dim", &GptjConfig::turned},
-                   {"layer_norm_epsilon", &GptjConfig::epsilon},
-                   {"embd_pdrop", &GptjConfig::embedding_dropout},
-                   {"resid_pdrop", &GptjConfig::residual_dropout},
-                   {"attn_pdrop", &GptjConfig::attention_dropout},
-                   {"tie_word_embeddings", &GptjConfig::tied}},
-          .read = ReadGptj,
-          .write = WriteGptj};
 }
 
 }  // namespace
 
-Status ApplySpec(const std::string& family, const ModelSpec& spec, GptjConfig& config) {
-  MW_TRY(RefuseExperts(family, spec.mixture));
-  MW_TRY(RefuseField(family, "n_kv_heads", spec.kv_heads.has_value()));
-  MW_TRY(RefuseField(family, "rope_theta", spec.rope_base.has_value()));
-  MW_TRY(RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0));
-  OverrideSizes(spec, config);
-  Override(config.inner, spec.inner);
-  Override(config.positions, spec.positions);
-  Override(config.embedding_dropout, spec.dropout);
-  Override(config.residual_dropout, spec.dropout);
-  Override(config.attention_dropout, spec.dropout);
-  return OkStatus();
+FamilyRow<DecoderConfig> GptjFamily() {
+  return {.name = "gptj",
+          .type = "gptj",
+          .architecture = "GPTJForCausalLM",
+          .flavors = GptjFlavors,
+          .defaults = Gptj,
+          .keys = {{"vocab_size", &DecoderConfig::vocabulary, true},
+                   {"n_positions", &DecoderConfig::positions, true},
+                   {"n_embd", &DecoderConfig::width, true},
+                   {"n_layer", &DecoderConfig::layers, true},
+                   {"n_head", &DecoderConfig::heads, true},
+                   {"n_inner", &DecoderConfig::inner},
+                   {"rotary_dim", &DecoderConfig::turned},
+                   {"layer_norm_epsilon", &DecoderConfig::epsilon},
+                   {"embd_pdrop", &DecoderConfig::embedding_dropout},
+                   {"resid_pdrop", &DecoderConfig::residual_dropout},
+                   {"attn_pdrop", &DecoderConfig::attention_dropout},
+                   {"tie_word_embeddings", &DecoderConfig::tied}},
+          .read = ReadGptj,
+          .write = WriteGptj};
 }
-
-Model ModelOf(const std::string& family, const GptjConfig& config) {
-  Model model = BareModel(family, config, MakeGptj(config));
-  model.max_sequence = config.positions;
-  model.sizes.inner = config.inner_width();
-  model.sizes.positions = config.positions;
-  return model;
-}
-
-Family GptjFamily() { return MakeFamily(GptjRow()); }
 
 }  // namespace meshwright::models

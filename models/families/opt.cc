@@ -1,89 +1,97 @@
-// OPT's row; its formulas are models/opt.h.
-#include "models/opt.h"
-
-#include "models/families/families.h"
+// OPT: learned positions, whose table has two rows in front that no place has, and ReLU; in one size
+// norms are behind attention and MLP, and embeddings narrower than the blocks.
+#include "models/families/decoder_line.h"
 
 namespace meshwright::models {
 namespace {
 
-std::map<std::string, OptConfig> OptFlavors() {
-  return {
-      {"debug",
-       {.vocabulary = 256, .positions = 256, .width = 64, .inner = 256, .layers = 2, .heads = 4}},
-      {"125m", {}},
-      {"350m",
-       {.width = 1024,
-        .inner = 4096,
-        .layers = 24,
-        .heads = 16,
-        .embedding_width = 512,
-        .norm_before = false}}};
+DecoderConfig Opt() {
+  return {.positions = 2048,
+          .residual_dropout = 0.1,
+          .places = DecoderPlaces::kLearned,
+          .rows_in_front = 2,
+          .tied = true,
+          .activation = Activation::kRelu,
+          .names = {.embedding = "model.decoder.embed_tokens",
+                    .places = "model.decoder.embed_positions",
+                    .project_in = "model.decoder.project_in",
+                    .project_out = "model.decoder.project_out",
+                    .final_norm = "model.decoder.final_layer_norm",
+                    .blocks = "model.decoder.layers",
+                    .norm = "self_attn_layer_norm",
+                    .mlp_norm = "final_layer_norm",
+                    .q = "self_attn.q_proj",
+                    .k = "self_attn.k_proj",
+                    .v = "self_attn.v_proj",
+                    .out = "self_attn.out_proj",
+                    .up = "fc1",
+                    .down = "fc2"}};
 }
 
-Status ReadOpt(const HfConfig& json, OptConfig& config) {
+std::map<std::string, DecoderConfig> OptFlavors() {
+  DecoderConfig small = Opt();
+  small.residual_dropout = 0;
+  const DecoderConfig debug = SmallDecoder(small);
+  small.vocabulary = 50272;
+  small.width = 768;
+  small.layers = 12;
+  small.heads = 12;
+  DecoderConfig behind = small;
+  behind.width = 1024;
+  behind.layers = 24;
+  behind.heads = 16;
+  behind.embedding_width = 512;
+  behind.residual = DecoderResidual::kBehind;
+  behind.final_norm = false;
+  return {{"debug", debug}, {"125m", small}, {"350m", behind}};
+}
+
+Status ReadOpt(const HfConfig& json, DecoderConfig& config) {
   MW_TRY(json.RefuseOther("layerdrop", 0.0));
   MW_TRY(json.RefuseOther("layer_norm_elementwise_affine", true));
+  bool before = true;
   bool no_final_norm = false;
+  MW_TRY(json.Read("do_layer_norm_before", before));
   MW_TRY(json.Read("_remove_final_layer_norm", no_final_norm));
-  config.final_norm = !no_final_norm;
-  std::string activation = "relu";
-  MW_TRY(json.Read("activation_function", activation));
-  MW_ASSIGN_OR_RETURN(config.activation, ParseActivation("activation_function", activation));
+  config.residual = before ? DecoderResidual::kInTurn : DecoderResidual::kBehind;
+  config.final_norm = before && !no_final_norm;
+  config.output_bias = config.attention_bias;
+  config.mlp_bias = config.attention_bias;
+  MW_ASSIGN_OR_RETURN(config.activation, ReadActivation(json, "activation_function", "relu"));
   return OkStatus();
 }
 
-void WriteOpt(const OptConfig& config, HfWriter& json) {
+void WriteOpt(const DecoderConfig& config, HfWriter& json) {
+  const bool before = config.residual != DecoderResidual::kBehind;
+  json.Set("do_layer_norm_before", before);
+  json.Set("_remove_final_layer_norm", before && !config.final_norm);
   json.Set("activation_function", ActivationName(config.activation));
-  json.Set("_remove_final_layer_norm", !config.final_norm);
+  json.Set("ffn_dim", config.inner_width());
   json.Set("word_embed_proj_dim", config.table_width());
-}
-
-FamilyRow<OptConfig> OptRow() {
-  return {.name = "opt",
-          .type = "opt",
-          .architecture = "OPTForCausalLM",
-          .flavors = OptFlavors,
-          .defaults = [] { return OptConfig{.residual_dropout = 0.1}; },
-          .keys = {{"vocab_size", &OptConfig::vocabulary, true},
-                   {"max_position_embeddings", &OptConfig::positions, true},
-                   {"hidden_size", &OptConfig::width, true},
-                   {"ffn_dim", &OptConfig::inner, true},
-                   {"num_hidden_layers", &OptConfig::layers, true},
-                   {"num_attention_heads", &OptConfig::heads, true},
-                   {"word_embed_proj_dim", &OptConfig::embedding_width},
-                   {"dropout", &OptConfig::residual_dropout},
-                   {"attention_dropout", &OptConfig::attention_dropout},
-                   {"do_layer_norm_before", &OptConfig::norm_before},
-                   {"enable_bias", &OptConfig::bias},
-                   {"tie_word_embeddings", &OptConfig::tied}},
-          .read = ReadOpt,
-          .write = WriteOpt,
-          .pads = true};
 }
 
 }  // namespace
 
-Status ApplySpec(const std::string& family, const ModelSpec& spec, OptConfig& config) {
-  MW_TRY(RefuseExperts(family, spec.mixture));
-  MW_TRY(RefuseField(family, "n_kv_heads", spec.kv_heads.has_value()));
-  MW_TRY(RefuseField(family, "rope_theta", spec.rope_base.has_value()));
-  MW_TRY(RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0));
-  OverrideSizes(spec, config);
-  Override(config.inner, spec.inner);
-  Override(config.positions, spec.positions);
-  Override(config.residual_dropout, spec.dropout);
-  Override(config.attention_dropout, spec.dropout);
-  return OkStatus();
+FamilyRow<DecoderConfig> OptFamily() {
+  return {.name = "opt",
+          .type = "opt",
+          .architecture = "OPTForCausalLM",
+          .flavors = OptFlavors,
+          .defaults = Opt,
+          .keys = {{"vocab_size", &DecoderConfig::vocabulary, true},
+                   {"max_position_embeddings", &DecoderConfig::positions, true},
+                   {"hidden_size", &DecoderConfig::width, true},
+                   {"ffn_dim", &DecoderConfig::inner, true},
+                   {"num_hidden_layers", &DecoderConfig::layers, true},
+                   {"num_attention_heads", &DecoderConfig::heads, true},
+                   {"word_embed_proj_dim", &DecoderConfig::embedding_width},
+                   {"dropout", &DecoderConfig::residual_dropout},
+                   {"attention_dropout", &DecoderConfig::attention_dropout},
+                   {"enable_bias", &DecoderConfig::attention_bias},
+                   {"tie_word_embeddings", &DecoderConfig::tied}},
+          .read = ReadOpt,
+          .write = WriteOpt,
+          .pads = true};
 }
-
-Model ModelOf(const std::string& family, const OptConfig& config) {
-  Model model = BareModel(family, config, MakeOpt(config));
-  model.max_sequence = config.positions;
-  model.sizes.inner = config.inner;
-  model.sizes.positions = config.positions;
-  return model;
-}
-
-Family OptFamily() { return MakeFamily(OptRow()); }
 
 }  // namespace meshwright::models

@@ -69,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(All, FamiliesOnTensor,
                                            FamilyTraffic{"gemma2"}, FamilyTraffic{"gemma3"},
                                            FamilyTraffic{"olmo2", 2, 2, 2}, FamilyTraffic{"opt"},
                                            FamilyTraffic{"gpt-neox", 1, 2},
-                                           FamilyTraffic{"gptj", 1, 1}),
+                                           FamilyTraffic{"gptj", 1, 1}, FamilyTraffic{"phi", 1, 1},
+                                           FamilyTraffic{"bloom"}),
                          [](const auto& row) {
                            std::string name = row.param.name;
                            for (char& letter : name) letter = letter == '-' ? '_' : letter;

@@ -196,6 +196,7 @@ struct TruthLayout {
   int data = 1;
   int tensor = 1;
   int pipeline = 1;
+  int expert = 1;
 };
 
 Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& layout) {
@@ -214,6 +215,7 @@ Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& l
   job.parallel.data = layout.data;
   job.parallel.tensor = layout.tensor;
   job.parallel.pipeline = layout.pipeline;
+  job.parallel.expert = layout.expert;
   job.parallel.microbatches = layout.pipeline;
   return job;
 }
@@ -227,6 +229,7 @@ std::map<std::string, double> ProbesOf(const ir::Graph& graph, const std::string
     const ir::TensorType& type = graph.type(param.outputs[0]);
     const auto layout = formats::ExportLayoutOf(param, type);
     const LogicalTensor& tensor = tensors.at(param.attrs.Str("name"));
+    const int64_t of_part = type.elements() / layout->tensors();
     for (int64_t i = 0; i < type.elements(); ++i) {
       int64_t left = i;
       int64_t place = layout->base;
@@ -234,16 +237,17 @@ std::map<std::string, double> ProbesOf(const ir::Graph& graph, const std::string
         place += left % type.dims[d] * layout->strides[d];
         left /= type.dims[d];
       }
-      probes[layout->name] += tensor.values[static_cast<size_t>(i)] *
-                              TruthNumber(salt + "probe/" + layout->name, place);
+      const std::string name = layout->NameOf(i / of_part);
+      probes[name] +=
+          tensor.values[static_cast<size_t>(i)] * TruthNumber(salt + "probe/" + name, place);
     }
   }
   return probes;
 }
 
 void ExpectTraining(const TruthModel& model, const TruthLayout& layout) {
-  SCOPED_TRACE(
-      fmt::format("data={} tensor={} pipeline={}", layout.data, layout.tensor, layout.pipeline));
+  SCOPED_TRACE(fmt::format("data={} tensor={} pipeline={} expert={}", layout.data, layout.tensor,
+                           layout.pipeline, layout.expert));
   const auto job = TruthJob(model.model, layout);
   ASSERT_TRUE(job.has_value()) << job.error();
   TruthTokens tokens;
@@ -283,6 +287,48 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   ExpectTraining(*model, {});
   ExpectTraining(*model, {.data = 2, .tensor = 2});
   ExpectTraining(*model, {.pipeline = 2});
+  const bool experts = model->model.sizes.mixture.experts.has_value();
+  if (experts) ExpectTraining(*model, {.data = 2, .expert = 2});
+}
+
+// The same weights with those of all experts stacked, as transformers holds them in memory.
+Result<std::shared_ptr<const formats::SafetensorsFile>> StackExperts(const TruthModel& model,
+                                                                     const std::string& path) {
+  ir::Graph stacked = model.graph;
+  for (ir::Node& node : stacked.nodes) {
+    if (node.op != ir::Op::kParam || node.attrs.Str("stored_name").empty()) continue;
+    for (const char* part : {"name", "perm", "rows", "row", "dim"}) {
+      const auto& values = node.attrs.values();
+      const auto value = values.find(std::string("stored_") + part);
+      if (value != values.end()) node.attrs.Set(std::string("export_") + part, value->second);
+    }
+  }
+  MW_ASSIGN_OR_RETURN(const auto tensors, formats::TensorsOf(LayoutsOf(stacked)));
+  MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, tensors));
+  for (const NodeId id : model.graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = model.graph.node(id);
+    const ir::TensorType& type = model.graph.type(param.outputs[0]);
+    MW_ASSIGN_OR_RETURN(const auto tile, formats::ReadLogicalTile(*model.file, param, type, {}));
+    MW_TRY(formats::WriteLogicalTile(*writer, stacked.node(id), type, {}, tile));
+  }
+  MW_TRY(writer->Finish());
+  return formats::SafetensorsFile::Open(path);
+}
+
+TEST(StackedExperts, AreThoseOfTheirOwnTensors) {
+  for (const char* name : {"mixtral", "qwen2-moe"}) {
+    const auto folder = TempDir::Make();
+    ASSERT_TRUE(folder.has_value()) << folder.error();
+    auto model = LoadTruth(name, *folder);
+    ASSERT_TRUE(model.has_value()) << model.error();
+    const auto file = StackExperts(*model, folder->File("stacked.safetensors"));
+    ASSERT_TRUE(file.has_value()) << file.error();
+    EXPECT_NE((*file)->Find("model.layers.1.mlp.experts.gate_up_proj"), nullptr);
+    EXPECT_EQ((*file)->Find("model.layers.1.mlp.experts.0.gate_proj.weight"), nullptr);
+    EXPECT_TRUE(formats::CheckWeights(**file, model->graph).ok());
+    model->file = *file;
+    ExpectLogits(*model, DType::kF64, 1e-10);
+  }
 }
 
 // For `tools/hf-check models`: what from_pretrained is to load, and the logits that are to come.

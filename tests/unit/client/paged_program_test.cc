@@ -14,6 +14,7 @@
 #include "base/philox.h"
 #include "base/thread_team.h"
 #include "ir/builder.h"
+#include "models/decoder.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
 #include "models/mixture.h"
@@ -232,6 +233,27 @@ double Largest(const std::vector<std::vector<double>>& a,
   return largest;
 }
 
+// Falcon's first models: all queries share one key.
+models::DecoderConfig OneKey() {
+  return {.vocabulary = kVocabulary,
+          .positions = kPositions,
+          .width = 24,
+          .layers = 2,
+          .heads = 4,
+          .kv_heads = 1,
+          .rope_neighbours = true,
+          .residual = models::DecoderResidual::kTogether,
+          .files = models::QkvFiles::kOfOneHead,
+          .names = {.embedding = "in",
+                    .final_norm = "last",
+                    .blocks = "h",
+                    .norm = "norm",
+                    .qkv = "qkv",
+                    .out = "out",
+                    .up = "up",
+                    .down = "down"}};
+}
+
 struct Family {
   const char* name;
   TrainerFunctions functions;
@@ -251,7 +273,8 @@ std::vector<Family> Families() {
           {"llama", models::MakeLlama(LlamaConfig())},
           {"window", models::MakeLlama(window)},
           {"sinks", models::MakeLlama(sinks)},
-          {"latent", models::MakeLlama(latent)}};
+          {"latent", models::MakeLlama(latent)},
+          {"one_key", models::MakeDecoder(OneKey())}};
 }
 
 class PagedFamily : public ::testing::TestWithParam<size_t> {
@@ -311,7 +334,7 @@ TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) {
   EXPECT_TRUE(found == std::vector(expected.begin(), expected.begin() + 24));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PagedFamily, ::testing::Range<size_t>(0, 5),
+INSTANTIATE_TEST_SUITE_P(Models, PagedFamily, ::testing::Range<size_t>(0, 6),
                          [](const auto& param) { return Families()[param.param].name; });
 
 TEST(PagedProgram, PagesInHalfPrecisionAreNear) {

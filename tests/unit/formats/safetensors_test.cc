@@ -346,6 +346,100 @@ TEST_F(SafetensorsTest, ParamsShareATensorByRuns) {
   EXPECT_FALSE(twice) << "of 5 rows, and of 3";
 }
 
+// A mixture's experts: the first dim numbers tensors, of which a tile has some.
+TEST_F(SafetensorsTest, PlacesOfTheFirstDimAreTensorsOfTheirOwn) {
+  const ir::Node param = Param({{"name", std::string("w")},
+                                {"export_name", std::string("experts.{}.w1")},
+                                {"export_perm", std::vector<int64_t>{0, 2, 1}}});
+  const ir::TensorType logical{ir::DType::kF32, {3, 2, 2}};
+  const auto layout = ExportLayoutOf(param, logical);
+  ASSERT_TRUE(layout) << layout.error();
+  EXPECT_EQ(layout->parts, 3);
+  const auto tensors = TensorsOf({*layout});
+  ASSERT_TRUE(tensors) << tensors.error();
+  ASSERT_EQ(tensors->size(), 3u);
+  EXPECT_EQ((*tensors)[2].name, "experts.2.w1");
+  EXPECT_EQ((*tensors)[2].type.ToString(), "f32[2,2]");
+  auto writer = SafetensorsWriter::Create(Path("s"), *tensors);
+  ASSERT_TRUE(writer);
+  const ir::Box first{{0, 0, 0}, {1, 2, 2}};
+  const ir::Box others{{1, 0, 0}, {2, 2, 2}};
+  ASSERT_TRUE(WriteLogicalTile(**writer, param, logical, first, Bytes(Ramp(4))).ok());
+  EXPECT_FALSE(WriteLogicalTile(**writer, param, logical, others, Bytes(Ramp(4))).ok());
+  ASSERT_TRUE(WriteLogicalTile(**writer, param, logical, others, Bytes(Ramp(8))).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto file = SafetensorsFile::Open(Path("s"));
+  ASSERT_TRUE(file);
+  std::vector<float> stored(4);
+  std::memcpy(stored.data(), (*file)->data(*(*file)->Find("experts.2.w1")).data(), 16);
+  EXPECT_EQ(stored, (std::vector<float>{4, 6, 5, 7}));
+  // Columns of the last two experts.
+  const auto read = ReadLogicalTile(**file, param, logical, {{1, 0, 1}, {2, 2, 1}});
+  ASSERT_TRUE(read) << read.error();
+  std::vector<float> values(4);
+  std::memcpy(values.data(), read->data(), 16);
+  EXPECT_EQ(values, (std::vector<float>{1, 3, 5, 7}));
+  const ir::Node turned = Param({{"name", std::string("w")},
+                                 {"export_name", std::string("experts.{}.w1")},
+                                 {"export_perm", std::vector<int64_t>{1, 0, 2}}});
+  EXPECT_FALSE(ExportLayoutOf(turned, logical)) << "another dim numbers them";
+}
+
+// gpt-oss: columns of two params in turn.
+TEST_F(SafetensorsTest, ParamsShareATensorInTurn) {
+  const auto part = [](const char* name, int64_t first) {
+    return Param({{"name", std::string(name)},
+                  {"export_name", std::string("both")},
+                  {"export_dim", int64_t{2}},
+                  {"export_step", int64_t{2}},
+                  {"export_row", first},
+                  {"export_rows", int64_t{6}}});
+  };
+  const ir::TensorType logical{ir::DType::kF32, {2, 1, 3}};
+  const ir::Node gate = part("gate", 0);
+  const ir::Node up = part("up", 1);
+  const auto tensors = TensorsOf({*ExportLayoutOf(gate, logical), *ExportLayoutOf(up, logical)});
+  ASSERT_TRUE(tensors) << tensors.error();
+  ASSERT_EQ(tensors->size(), 1u);
+  EXPECT_EQ((*tensors)[0].type.ToString(), "f32[2,1,6]");
+  auto writer = SafetensorsWriter::Create(Path("s"), *tensors);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(WriteLogicalTile(**writer, gate, logical, {}, Bytes(Ramp(6))).ok());
+  const std::vector<float> more = {10, 11, 12, 13, 14, 15};
+  ASSERT_TRUE(WriteLogicalTile(**writer, up, logical, {}, Bytes(more)).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto file = SafetensorsFile::Open(Path("s"));
+  ASSERT_TRUE(file);
+  std::vector<float> stored(12);
+  std::memcpy(stored.data(), (*file)->data((*file)->entries()[0]).data(), 48);
+  EXPECT_EQ(stored, (std::vector<float>{0, 10, 1, 11, 2, 12, 3, 13, 4, 14, 5, 15}));
+  EXPECT_FALSE(ExportLayoutOf(part("beyond", 2), logical)) << "the last column is the seventh";
+}
+
+TEST_F(SafetensorsTest, AWeightIsReadInItsSecondForm) {
+  const ir::Node param = Param({{"name", std::string("w")},
+                                {"export_name", std::string("experts.{}.up")},
+                                {"export_perm", std::vector<int64_t>{0, 2, 1}},
+                                {"stored_name", std::string("experts.gate_up")},
+                                {"stored_perm", std::vector<int64_t>{0, 2, 1}},
+                                {"stored_dim", int64_t{1}},
+                                {"stored_row", int64_t{1}},
+                                {"stored_rows", int64_t{2}}});
+  const ir::TensorType logical{ir::DType::kF32, {2, 2, 1}};
+  auto writer = SafetensorsWriter::Create(
+      Path("s"), {{"experts.gate_up", {ir::DType::kF32, {2, 2, 2}}}});
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE((*writer)->Write("experts.gate_up", 0, Bytes(Ramp(8))).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto file = SafetensorsFile::Open(Path("s"));
+  ASSERT_TRUE(file);
+  const auto read = ReadLogicalTile(**file, param, logical, {});
+  ASSERT_TRUE(read) << read.error();
+  std::vector<float> values(4);
+  std::memcpy(values.data(), read->data(), 16);
+  EXPECT_EQ(values, (std::vector<float>{2, 3, 6, 7}));
+}
+
 TEST_F(SafetensorsTest, FloatsOfOneByteHaveTheirValues) {
   const Float8Reader small = FindFloat8("F8_E4M3");
   const Float8Reader large = FindFloat8("F8_E5M2");
