@@ -26,6 +26,31 @@ ir::TensorType WindowType(const GraphShape& shape) {
   return {ir::DType::kI32, {shape.batch, shape.sequence + 1}};
 }
 
+// The batch of the job's stream "tokens".
+meshwright::client::Batch FedBatch(Builder& builder, const GraphShape& shape,
+                                   const TrainerFunctions& functions) {
+  const auto feed = [&](const std::string& source, const ir::TensorType& type) {
+    return builder.AddOne(Op::kFeed, {}, {{"source", source}}, {type});
+  };
+  if (!functions.inputs) {
+    return Collate(builder, feed("tokens", WindowType(shape)), functions);
+  }
+  meshwright::client::Batch batch;
+  for (const InputSpec& input : functions.inputs(shape)) {
+    batch[input.name] = feed("tokens/" + input.name, input.type);
+  }
+  return batch;
+}
+
+// What a client brings to "predict".
+std::vector<InputSpec> AskedInputs(const GraphShape& shape, const TrainerFunctions& functions) {
+  if (functions.inputs) return functions.inputs(shape);
+  if (functions.corrupt) {
+    return {{"tokens", {ir::DType::kI32, {shape.batch, shape.sequence}}}};
+  }
+  return {{"window", WindowType(shape)}};
+}
+
 Result<ir::Graph> FinishVerified(Builder& builder) {
   MW_ASSIGN_OR_RETURN(ir::Graph graph, builder.Finish());
   MW_TRY(ir::VerifyGraph(graph));
@@ -48,8 +73,9 @@ Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shap
     return Fail(InvalidArgument(fmt::format("graph '{}': TrainerFunctions.loss is empty", name)));
   }
   Builder builder(name, shape.dtype);
-  const ValueId window = builder.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {WindowType(shape)});
-  const Loss loss = functions.loss(builder, Collate(builder, window, functions));
+  meshwright::client::Batch batch = FedBatch(builder, shape, functions);
+  if (functions.corrupt) batch = functions.corrupt(builder, batch);
+  const Loss loss = functions.loss(builder, batch);
   builder.SetOutput("loss_sum", loss.loss_sum);
   builder.SetOutput("count", loss.count);
   return FinishVerified(builder);
@@ -61,11 +87,14 @@ Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunc
     return Fail(InvalidArgument("program 'predict': TrainerFunctions.predict is empty"));
   }
   const auto body = [&](Builder& builder, const meshwright::client::Batch& inputs) {
-    const meshwright::client::Batch batch = Collate(builder, inputs.at("window"), functions);
-    builder.SetOutput("logits", functions.predict(builder, batch));
+    const auto window = inputs.find("window");
+    const bool told = window == inputs.end() || functions.inputs;
+    builder.SetOutput(
+        "logits",
+        functions.predict(builder, told ? inputs : Collate(builder, window->second, functions)));
     return OkStatus();
   };
-  return MakeProgram("predict", {{"window", WindowType(shape)}}, body, {shape.dtype});
+  return MakeProgram("predict", AskedInputs(shape, functions), body, {shape.dtype});
 }
 
 JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {

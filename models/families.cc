@@ -9,7 +9,8 @@ const std::vector<Family>& Families() {
     std::vector<Family> rows = {Gpt2Family()};
     for (FamilyRow<LlamaConfig>& row : LlamaLine()) rows.push_back(MakeFamily(std::move(row)));
     for (Family& row : MixtureFamilies()) rows.push_back(std::move(row));
-    for (Family& row : std::vector<Family>{GptNeoxFamily(), GptjFamily(), OptFamily()}) {
+    for (Family& row : std::vector<Family>{GptNeoxFamily(), GptjFamily(), OptFamily(), BertFamily(),
+                                           T5Family()}) {
       rows.push_back(std::move(row));
     }
     return rows;

@@ -16,6 +16,8 @@ Family Gpt2Family();
 Family GptNeoxFamily();
 Family GptjFamily();
 Family OptFamily();
+Family BertFamily();
+Family T5Family();
 std::vector<Family> MixtureFamilies();
 
 // What all configs have under equal names.
