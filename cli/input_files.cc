@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/os_error.h"
 #include "base/text.h"
+#include "cli/row_files.h"
 #include "cli/token_files.h"
 #include "data/check_contents.h"
 #include "data/describe.h"
@@ -147,9 +148,10 @@ Result<ir::DataStream> FindDataset(const config::JobConfig& config) {
 
 }  // namespace
 
-Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
+Result<InputFiles> FindInputFiles(const config::JobConfig& config, const models::Model& model) {
   InputFiles files;
-  MW_ASSIGN_OR_RETURN(files.dataset, FindDataset(config));
+  const bool windows = model.rows.kind == models::SampleKind::kWindow;
+  MW_ASSIGN_OR_RETURN(files.dataset, windows ? FindDataset(config) : FindRows(config, model));
   MW_ASSIGN_OR_RETURN(files.weights, config::FindStartingWeights(config));
   return files;
 }
@@ -160,6 +162,12 @@ Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dat
                                  config.dataset_format == "bytes"};
   const Status status = data::CheckContents(dataset, rules);
   return status.ok() ? status : OfKeys(status, config);
+}
+
+Status CheckInputDataIfAny(const config::JobConfig& config, const models::Model& model) {
+  MW_TRY(CheckRowFormat(config, model));
+  if (model.rows.kind != models::SampleKind::kWindow) return OkStatus();
+  return CheckInputDataIfAny(config, model.vocabulary);
 }
 
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) {

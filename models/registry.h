@@ -61,7 +61,7 @@ struct ModelSpec {
 };
 
 // What a sample of the data is.
-enum class RowKind : uint8_t {
+enum class SampleKind : uint8_t {
   kWindow,   // tokens, one window of all documents: what a job file reads by itself
   kPair,     // "source" and "target"
   kLabelled  // "tokens", "types" (0, and 1 of a second text) and "label"
@@ -69,7 +69,7 @@ enum class RowKind : uint8_t {
 
 // Rows of whole texts, in tokens with padding behind.
 struct ModelRows {
-  RowKind kind = RowKind::kWindow;
+  SampleKind kind = SampleKind::kWindow;
   int64_t target_tokens = 0;  // of a pair; 0: as many as the source
   int64_t padding = 0;
   int64_t labels = 0;

@@ -146,9 +146,12 @@ Model ModelOf(const std::string& family, const BertConfig& config) {
   model.max_sequence = config.positions;
   model.sizes.inner = config.inner;
   model.sizes.positions = config.positions;
-  if (config.labels == 0) return model;
+  if (config.labels == 0) {
+    model.sizes.mask_token = config.mask_token;
+    return model;
+  }
   model.sizes.labels = config.labels;
-  model.rows = {.kind = RowKind::kLabelled,
+  model.rows = {.kind = SampleKind::kLabelled,
                 .padding = config.padding < 0 ? 0 : config.padding,
                 .labels = config.labels,
                 .label_names = config.label_names};

@@ -121,7 +121,7 @@ Model ModelOf(const std::string& family, const T5Config& config) {
   model.summary = SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
   model.sizes.inner = config.inner;
   model.rows = {
-      .kind = RowKind::kPair, .target_tokens = config.target_tokens, .padding = config.padding};
+      .kind = SampleKind::kPair, .target_tokens = config.target_tokens, .padding = config.padding};
   return model;
 }
 
