@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "ir/verify.h"
 
 namespace meshwright::client {
@@ -40,6 +41,21 @@ meshwright::client::Batch FedBatch(Builder& builder, const GraphShape& shape,
     batch[input.name] = feed("tokens/" + input.name, input.type);
   }
   return batch;
+}
+
+// The stream "tokens" that has the fields of records, as long as its files are not known.
+ir::DataStream StreamWithoutFiles(const GraphShape& shape, const TrainerFunctions& functions,
+                                  double validation_fraction) {
+  ir::DataStream stream;
+  stream.kind = ir::DataKind::kRecords;
+  stream.validation_fraction = validation_fraction;
+  for (const InputSpec& input : functions.inputs(shape)) {
+    const ir::Dims& dims = input.type.dims;
+    MW_CHECK(!dims.empty() && dims[0] == shape.batch) << input.name << " has no rows";
+    stream.fields.push_back(
+        {input.name, ir::Element::kI32, ir::Dims(dims.begin() + 1, dims.end()), {}, {}});
+  }
+  return stream;
 }
 
 // What a client brings to "predict".
@@ -205,6 +221,9 @@ Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) cons
   const GraphShape shape{request.train.global_batch, request.train.sequence, dtype};
   MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));
   request.SetLoss(std::move(loss));
+  if (functions.inputs && request.data.streams.empty()) {
+    request.data.streams = {StreamWithoutFiles(shape, functions, request.data.validation_fraction)};
+  }
   MW_TRY(ir::ValidateJob(request));
   return request;
 }
