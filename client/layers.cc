@@ -50,6 +50,10 @@ ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& o
   }
   if (options.sign_rate >= 0) attrs.Set("sign_rate", options.sign_rate);
   if (options.drawn) attrs.Set(ir::kDrawnAttr, int64_t{1});
+  if (!options.beside.empty()) {
+    attrs.Set(ir::kBesideAttr, options.beside);
+    attrs.Set(ir::kBesideDimsAttr, options.beside_dims);
+  }
   return AddOne(Op::kParam, {}, std::move(attrs), {TensorType{dtype_, std::move(dims)}});
 }
 

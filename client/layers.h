@@ -42,6 +42,10 @@ struct ParamOptions {
   // no part of the gradient's norm. Below 0: as the other params.
   double sign_rate = -1;
   bool drawn = false;  // it keeps what it is initialised with where a file of weights lacks it
+  // Of devices that share weights it is split as that param is: for each dim one of that param's,
+  // or -1. That param comes before it. Empty: by itself.
+  std::string beside = {};
+  std::vector<int64_t> beside_dims = {};
 };
 
 struct LinearOptions {

@@ -59,7 +59,7 @@ class T5 {
         b_.Dropout(b_.Lookup(embedding_, tokens), config_.dropout, side.name + ".embed.dropout");
     const Dims dims = b_.dims(x);
     if (dims.size() != 3) return x;  // after an error
-    bias_ = DistanceBias(side, dims[1]);
+    bias_ = ValueId();
     for (int64_t i = 0; i < side.layers; ++i) {
       b_.SetLayer(static_cast<int>(side.first_layer + i));
       x = Block(side, x, fmt::format("{}.block.{}", side.name, i));
@@ -71,17 +71,16 @@ class T5 {
   ValueId Block(const Side& side, ValueId x, const std::string& name) {
     client::AttentionOptions own;
     own.causal = side.decodes;
-    own.bias = bias_;
     own.seen_keys = side.seen;
     x = Around(x, name + ".layer.0", [&](ValueId read, const std::string& of) {
-      return Attention(read, read, of + ".SelfAttention", own);
+      return Attention(read, read, of + ".SelfAttention", own, &side);
     });
     if (side.decodes) {
       client::AttentionOptions told;
       told.causal = false;
       told.seen_keys = source_seen_;
       x = Around(x, name + ".layer.1", [&](ValueId read, const std::string& of) {
-        return Attention(read, told_, of + ".EncDecAttention", told);
+        return Attention(read, told_, of + ".EncDecAttention", told, nullptr);
       });
     }
     return Around(
@@ -96,8 +95,9 @@ class T5 {
     return b_.AddTo(x, b_.Dropout(say(read, name), config_.dropout, name + ".dropout"));
   }
 
+  // `side`: whose distances count, or null.
   ValueId Attention(ValueId x, ValueId of, const std::string& name,
-                    client::AttentionOptions options) {
+                    client::AttentionOptions options, const Side* side) {
     const Dims heads = {config_.heads, config_.head_size};
     const double narrow = StdOf(config_.width);
     options.scale = 1;
@@ -106,6 +106,12 @@ class T5 {
         ToHeads(b_, x, name + ".q", heads, {false, StdOf(config_.width * config_.head_size)});
     const ValueId k = ToHeads(b_, of, name + ".k", heads, {false, narrow});
     const ValueId v = ToHeads(b_, of, name + ".v", heads, {false, narrow});
+    const Dims dims = b_.dims(q);
+    if (dims.size() != 4) return q;  // after an error
+    if (side != nullptr) {
+      if (!bias_.valid()) bias_ = DistanceBias(name, side->decodes, dims[1]);
+      options.bias = bias_;
+    }
     return FromHeads(b_, b_.Attention(q, k, v, options), name + ".o", config_.width,
                      {false, StdOf(config_.heads * config_.head_size)});
   }
@@ -120,13 +126,16 @@ class T5 {
     return Product(b_, y, name + ".wo", config_.width, {false, StdOf(config_.inner)});
   }
 
-  // [1, h, s, s]: of each head, the number of the table's row of every distance. Places differ by
-  // -(s - 1) to s - 1, so the rows of the distances are taken once, and then by difference.
-  ValueId DistanceBias(const Side& side, int64_t tokens) {
-    const ValueId table =
-        b_.Param(side.name + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                 {config_.buckets, config_.heads}, {.std_dev = StdOf(config_.width)});
-    const ValueId of_distance = b_.Lookup(table, BucketsOf(side, tokens));
+  // [1, h, s, s]: of each head, the number in the table's row of every distance; devices that share
+  // heads share the table by heads. Places differ by -(s - 1) to s - 1, so the rows of the
+  // distances are taken once, and then by difference.
+  ValueId DistanceBias(const std::string& name, bool decodes, int64_t tokens) {
+    const ValueId table = b_.Param(name + ".relative_attention_bias.weight",
+                                   {config_.buckets, config_.heads},
+                                   {.std_dev = StdOf(config_.width),
+                                    .beside = name + ".q.weight",
+                                    .beside_dims = {-1, 1}});
+    const ValueId of_distance = b_.Lookup(table, BucketsOf(decodes, tokens));
     const ValueId keys = b_.Iota(tokens);
     const ValueId queries = b_.Reshape(keys, {tokens, 1});
     const ValueId ahead = b_.AddTo(b_.BroadcastTo(keys, {tokens, tokens}), Whole(b_, tokens - 1));
@@ -137,9 +146,9 @@ class T5 {
 
   // i32[2s - 1]: the bucket of each distance from -(s - 1) on. It changes at few places, so it is a
   // sum of steps.
-  ValueId BucketsOf(const Side& side, int64_t tokens) {
+  ValueId BucketsOf(bool decodes, int64_t tokens) {
     const auto bucket = [&](int64_t place) {
-      return T5Bucket(place - (tokens - 1), !side.decodes, config_.buckets, config_.max_distance);
+      return T5Bucket(place - (tokens - 1), !decodes, config_.buckets, config_.max_distance);
     };
     const int64_t distances = 2 * tokens - 1;
     const ValueId places = b_.Iota(distances);
