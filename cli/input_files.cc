@@ -7,15 +7,17 @@
 #include "base/file.h"
 #include "cli/job_data.h"
 #include "config/data_rows.h"
+#include "cli/row_files.h"
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"
 
 namespace meshwright::cli {
 
-Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
+Result<InputFiles> FindInputFiles(const config::JobConfig& config, const models::Model& model) {
   InputFiles files;
-  MW_ASSIGN_OR_RETURN(files.dataset, FindDataset(config));
+  const bool windows = model.rows.kind == models::SampleKind::kWindow;
+  MW_ASSIGN_OR_RETURN(files.dataset, windows ? FindDataset(config) : FindRows(config, model));
   MW_ASSIGN_OR_RETURN(files.weights, config::FindStartingWeights(config));
   return files;
 }
@@ -23,6 +25,12 @@ Result<InputFiles> FindInputFiles(const config::JobConfig& config) {
 Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dataset,
                       int64_t vocabulary) {
   return CheckDataset(config, dataset, vocabulary);
+}
+
+Status CheckInputDataIfAny(const config::JobConfig& config, const models::Model& model) {
+  MW_TRY(CheckRowFormat(config, model));
+  if (model.rows.kind != models::SampleKind::kWindow) return OkStatus();
+  return CheckInputDataIfAny(config, model.vocabulary);
 }
 
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) {

@@ -19,7 +19,8 @@ struct InputFiles {
 
 // Errors name the key of the job file, the path and what to do: kInvalidArgument no dataset, or
 // files that are damaged or do not fit together; kNotFound, kPermissionDenied.
-Result<InputFiles> FindInputFiles(const config::JobConfig& config);
+// The model says what a sample is; without one they are windows of tokens.
+Result<InputFiles> FindInputFiles(const config::JobConfig& config, const models::Model& model = {});
 
 // What only reading shows: too short for one row, no UTF-8, tokens beyond the vocabulary.
 // Errors: kInvalidArgument naming key, file and place.
@@ -28,6 +29,8 @@ Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dat
 
 // Of a dry run, which needs no data: checks it where it is there.
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary);
+// The same, for what a sample of the model is.
+Status CheckInputDataIfAny(const config::JobConfig& config, const models::Model& model);
 
 // Weights as the one file that is uploaded: shards are merged into a temporary one, and adapters
 // come beside the weights in one; it goes with this object.

@@ -96,7 +96,7 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global, co
                       config::LoadJobConfig(args.file, args.overrides, args.decisions));
   const config::JobConfig& config = file.plan.config;
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
-  MW_TRY(CheckInputDataIfAny(config, prepared.model.vocabulary));
+  MW_TRY(CheckInputDataIfAny(config, prepared.model));
   PrintNotes(config);
   const auto topology = PlanTopology(args, global, prepared.request);
   if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {

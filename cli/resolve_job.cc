@@ -200,7 +200,8 @@ class Resolver {
   void Prepare(const JobConfig& here) {
     auto prepared = config::PrepareJob(here);
     if (!prepared.has_value()) AddError(prepared.error());
-    const Result<InputFiles> files = FindInputFiles(here);
+    const Result<InputFiles> files =
+        FindInputFiles(here, prepared.has_value() ? prepared->model : models::Model());
     if (!files.has_value()) AddError(files.error());
     if (!prepared.has_value() || !files.has_value()) return;
     const Status filled = Fill(here, *files, *prepared);

@@ -178,7 +178,7 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   PrintNotes(config);
   PrintNotes(prepared.model);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));
-  MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config));
+  MW_ASSIGN_OR_RETURN(const InputFiles files, FindInputFiles(config, prepared.model));
   if (!files.weights.note.empty()) fmt::print(stderr, "note: {}\n", files.weights.note);
   MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));

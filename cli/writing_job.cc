@@ -25,6 +25,18 @@ Result<WritingJob> InPages(const ir::JobRequest& of, const models::Model& model,
   return WritingJob{std::move(whole), positions};
 }
 
+// A model that is asked about whole rows is no writer.
+Status CheckWrites(const models::Model& model) {
+  if (!model.functions.inputs && !model.functions.corrupt) return OkStatus();
+  const char* why = model.rows.kind == models::SampleKind::kPair
+                        ? "has an encoder, whose texts generation does not keep"
+                        : "sees what comes behind a token";
+  return Unimplemented(fmt::format(
+      "model '{}' {}: no text is written with it; ask its job about rows, `meshwright predict JOB "
+      "--data FILE --out FILE.jsonl`",
+      model.name, why));
+}
+
 // Of the window that "predict" takes; 0: it is no program of a language model.
 int64_t PositionsOf(const ir::JobRequest& predict) {
   const ir::Graph& graph = predict.main().graph;
@@ -53,6 +65,7 @@ std::optional<models::Model> ModelOf(const ir::JobRequest& job) {
 
 Result<WritingJob> WritingJobOf(const config::JobConfig& config,
                                 const config::PreparedJob& prepared) {
+  MW_TRY(CheckWrites(prepared.model));
   MW_ASSIGN_OR_RETURN(
       ir::JobRequest whole,
       client::PredictionOf(prepared.request, fmt::format("generate {}", config.hf_path)));
@@ -63,6 +76,7 @@ Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id) 
   MW_ASSIGN_OR_RETURN(ir::JobRequest whole, client::PredictionOf(ended, id));
   const int64_t positions = PositionsOf(whole);
   const std::optional<models::Model> model = ModelOf(ended.job);
+  if (model) MW_TRY(CheckWrites(*model));
   if (!model || positions < 1) return WritingJob{std::move(whole), positions};
   const ir::JobRequest of = whole;
   return InPages(of, *model, positions, std::move(whole));

@@ -8,6 +8,7 @@
 
 #include "client/paged_layers.h"
 #include "client/scored_attention.h"
+#include "ir/adapters.h"
 #include "ir/rotary.h"
 
 namespace meshwright::client {
@@ -64,6 +65,11 @@ ValueId Builder::Param(const std::string& name, Dims dims, const ParamOptions& o
   }
   if (!options.stored.name.empty()) SetStored(options.stored, attrs);
   if (options.sign_rate >= 0) attrs.Set("sign_rate", options.sign_rate);
+  if (options.drawn) attrs.Set(ir::kDrawnAttr, int64_t{1});
+  if (!options.beside.empty()) {
+    attrs.Set(ir::kBesideAttr, options.beside);
+    attrs.Set(ir::kBesideDimsAttr, options.beside_dims);
+  }
   return AddOne(Op::kParam, {}, std::move(attrs), {TensorType{dtype_, std::move(dims)}});
 }
 
@@ -156,17 +162,17 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   const Dims of_q = dims(q);
   const Dims of_k = dims(k);
   const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
-  if (options.bias.valid() || !one_length || options.score_cap > 0) {
+  if (options.bias.valid() || options.seen_keys.valid() || !one_length || options.score_cap > 0) {
     if (pages_) {
       Fail(Unimplemented(
-          "attention with a bias or capped scores, or of another length than its keys, does not "
-          "keep its keys in pages"));
+          "attention with a bias, hidden keys or capped scores, or of another length than its "
+          "keys, does not keep its keys in pages"));
       return ValueId();
     }
     if (!options.sinks.valid()) return ScoredAttention(*this, q, k, v, options);
     Fail(InvalidArgument(
-        "attention with a bias or capped scores, or of another length than its keys, has no "
-        "sinks"));
+        "attention with a bias, hidden keys or capped scores, or of another length than its keys, "
+        "has no sinks"));
     return ValueId();
   }
   // The op's own scale is 1 / sqrt(e).

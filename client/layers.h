@@ -55,6 +55,11 @@ struct ParamOptions {
   // Renewed against the sign of its gradient by this in each step, whatever the optimizer is, and
   // no part of the gradient's norm. Below 0: as the other params.
   double sign_rate = -1;
+  bool drawn = false;  // it keeps what it is initialised with where a file of weights lacks it
+  // Of devices that share weights it is split as that param is: for each dim one of that param's,
+  // or -1. That param comes before it. Empty: by itself.
+  std::string beside = {};
+  std::vector<int64_t> beside_dims = {};
 };
 
 // Of tokens i32[b, s]: the document that each is of, counted in its row, and its position there.
@@ -80,8 +85,9 @@ struct AttentionOptions {
   // differentiated, too.
   ValueId bias = {};
   AttentionDropout dropout = {};
-  ValueId segments = {};  // i32[b, s]: tokens see those of their own segment only; invalid: one
-  int64_t window = 0;     // keys that a causal query sees: itself and those before it; 0: all
+  ValueId segments = {};   // i32[b, s]: tokens see those of their own segment only; invalid: one
+  ValueId seen_keys = {};  // bool [b, s_k]: keys that queries may see, no padding; invalid: all
+  int64_t window = 0;      // keys that a causal query sees: itself and those before it; 0: all
   // [h]: a logit of each head that takes its part of the softmax and has no value, so that a head
   // need not look anywhere; invalid: none. Not with a bias. Source: gpt-oss 2025.
   ValueId sinks = {};
@@ -238,10 +244,10 @@ class Builder : public ir::Builder {
   // probabilities. With segments [b,s] tokens attend to those of their own segment only.
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionDropout& dropout = {},
                     ValueId segments = {});
-  // The same, causal or not, with a bias, capped scores, and between sequences of two lengths: k
-  // and v [b,s_k,g,e]. One op where there is one length, no bias and no cap; else products around a
-  // softmax, which keep all scores [b, h, s_q, s_k] and can be differentiated twice. Between two
-  // lengths they know no segments and no causal order.
+  // The same, causal or not, with a bias, capped scores, hidden keys, and between sequences of two
+  // lengths: k and v [b,s_k,g,e]. One op where there is one length and none of the others; else
+  // products around a softmax, which keep all scores [b, h, s_q, s_k] and can be differentiated
+  // twice. Between two lengths they know no segments and no causal order.
   ValueId Attention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options);
   // The same for the three slices of one projection: qkv [b,s,3,h,e] -> [b,s,h,e].
   ValueId AttentionQkv(ValueId qkv, const AttentionDropout& dropout = {}, ValueId segments = {});

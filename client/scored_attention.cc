@@ -67,11 +67,16 @@ ValueId ScoredAttention(Builder& builder, ValueId q, ValueId k, ValueId v,
   scores = cap > 0 ? builder.Scale(builder.Tanh(builder.Scale(scores, scale / cap)), cap)
                    : builder.Scale(scores, scale);
   if (options.bias.valid()) scores = builder.AddTo(scores, options.bias);
-  if (hides && builder.status().ok()) {
+  if ((hides || options.seen_keys.valid()) && builder.status().ok()) {
     constexpr double kNever = -1e30;
     const ValueId never = builder.AddOne(Op::kConstant, {}, {{"value", kNever}},
                                          {TensorType{builder.type(scores).dtype, {}}});
-    scores = builder.Where(SeenKeys(builder, queries, options), scores, never);
+    ValueId sees = hides ? SeenKeys(builder, queries, options) : ValueId();
+    if (options.seen_keys.valid()) {
+      const ValueId keys_seen = builder.Reshape(options.seen_keys, {of_k[0], 1, 1, keys});
+      sees = hides ? builder.And(sees, keys_seen) : keys_seen;
+    }
+    scores = builder.Where(sees, scores, never);
   }
   const ValueId p =
       builder.Dropout(builder.Softmax(scores), options.dropout.rate, options.dropout.name);

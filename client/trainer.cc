@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "ir/rewrite.h"
 #include "ir/verify.h"
 
@@ -41,11 +42,45 @@ meshwright::client::Batch LabelledBatch(Builder& builder, const GraphShape& shap
   return batch;
 }
 
-meshwright::client::Batch BatchOf(Builder& builder, const GraphShape& shape,
-                                  const TrainerFunctions& functions) {
-  if (shape.rows != RowKind::kWindows) return LabelledBatch(builder, shape);
-  const ValueId window = builder.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {WindowType(shape)});
-  return Collate(builder, window, functions);
+// The batch of the job's stream "tokens".
+meshwright::client::Batch FedBatch(Builder& builder, const GraphShape& shape,
+                                   const TrainerFunctions& functions) {
+  const auto feed = [&](const std::string& source, const ir::TensorType& type) {
+    return builder.AddOne(Op::kFeed, {}, {{"source", source}}, {type});
+  };
+  if (!functions.inputs) {
+    if (shape.rows != RowKind::kWindows) return LabelledBatch(builder, shape);
+    return Collate(builder, feed("tokens", WindowType(shape)), functions);
+  }
+  meshwright::client::Batch batch;
+  for (const InputSpec& input : functions.inputs(shape)) {
+    batch[input.name] = feed("tokens/" + input.name, input.type);
+  }
+  return batch;
+}
+
+// The stream "tokens" that has the fields of records, as long as its files are not known.
+ir::DataStream StreamWithoutFiles(const GraphShape& shape, const TrainerFunctions& functions,
+                                  double validation_fraction) {
+  ir::DataStream stream;
+  stream.kind = ir::DataKind::kRecords;
+  stream.validation_fraction = validation_fraction;
+  for (const InputSpec& input : functions.inputs(shape)) {
+    const ir::Dims& dims = input.type.dims;
+    MW_CHECK(!dims.empty() && dims[0] == shape.batch) << input.name << " has no rows";
+    stream.fields.push_back(
+        {input.name, ir::Element::kI32, ir::Dims(dims.begin() + 1, dims.end()), {}, {}});
+  }
+  return stream;
+}
+
+// What a client brings to "predict".
+std::vector<InputSpec> AskedInputs(const GraphShape& shape, const TrainerFunctions& functions) {
+  if (functions.inputs) return functions.inputs(shape);
+  if (functions.corrupt) {
+    return {{"tokens", {ir::DType::kI32, {shape.batch, shape.sequence}}}};
+  }
+  return {{"window", WindowType(shape)}};
 }
 
 Result<ir::Graph> FinishVerified(Builder& builder) {
@@ -70,7 +105,9 @@ Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shap
     return Fail(InvalidArgument(fmt::format("graph '{}': TrainerFunctions.loss is empty", name)));
   }
   Builder builder(name, shape.dtype);
-  const Loss loss = functions.loss(builder, BatchOf(builder, shape, functions));
+  meshwright::client::Batch batch = FedBatch(builder, shape, functions);
+  if (functions.corrupt) batch = functions.corrupt(builder, batch);
+  const Loss loss = functions.loss(builder, batch);
   builder.SetOutput("loss_sum", loss.loss_sum);
   builder.SetOutput("count", loss.count);
   if (shape.rows != RowKind::kPacked) return FinishVerified(builder);
@@ -85,11 +122,14 @@ Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunc
     return Fail(InvalidArgument("program 'predict': TrainerFunctions.predict is empty"));
   }
   const auto body = [&](Builder& builder, const meshwright::client::Batch& inputs) {
-    const meshwright::client::Batch batch = Collate(builder, inputs.at("window"), functions);
-    builder.SetOutput("logits", functions.predict(builder, batch));
+    const auto window = inputs.find("window");
+    const bool told = window == inputs.end() || functions.inputs;
+    builder.SetOutput(
+        "logits",
+        functions.predict(builder, told ? inputs : Collate(builder, window->second, functions)));
     return OkStatus();
   };
-  return MakeProgram("predict", {{"window", WindowType(shape)}}, body, {shape.dtype});
+  return MakeProgram("predict", AskedInputs(shape, functions), body, {shape.dtype});
 }
 
 JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {
@@ -205,6 +245,9 @@ Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) cons
   const GraphShape shape{request.train.global_batch, request.train.sequence, dtype, rows_};
   MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));
   request.SetLoss(std::move(loss));
+  if (functions.inputs && request.data.streams.empty()) {
+    request.data.streams = {StreamWithoutFiles(shape, functions, request.data.validation_fraction)};
+  }
   MW_TRY(ir::ValidateJob(request));
   return request;
 }

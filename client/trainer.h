@@ -4,6 +4,7 @@
 // clang-format off
 //   collate  window i32[b, s+1] of the data set -> named values;
 //            by default tokens = window[:, :s], labels = window[:, 1:]
+//            (in place of it inputs: the fields of records)
 //   loss     the batch -> loss_sum, count (client/layers.h)
 //   predict  the batch -> logits [b, s, v]
 //
@@ -28,6 +29,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "client/layers.h"
@@ -36,15 +38,6 @@
 #include "ir/job.h"
 
 namespace meshwright::client {
-
-struct TrainerFunctions {
-  std::function<Batch(Builder&, ValueId window)> collate;  // empty: NextTokenBatch
-  std::function<Loss(Builder&, const Batch&)> loss;
-  std::function<ValueId(Builder&, const Batch&)> predict;  // only PredictProgram needs it
-};
-
-// "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].
-Batch NextTokenBatch(Builder& builder, ValueId window);
 
 // What a row of the data is.
 enum class RowKind : uint8_t {
@@ -62,12 +55,27 @@ struct GraphShape {
   RowKind rows = RowKind::kWindows;
 };
 
+struct TrainerFunctions {
+  std::function<Batch(Builder&, ValueId window)> collate;  // empty: NextTokenBatch
+  std::function<Loss(Builder&, const Batch&)> loss;
+  std::function<ValueId(Builder&, const Batch&)> predict;  // only PredictProgram needs it
+  // The fields of records, which are the batch, in place of a window that collate takes apart.
+  std::function<std::vector<InputSpec>(const GraphShape&)> inputs = {};
+  // What training makes of a batch before its loss is taken; predict has the batch as it is. A
+  // model with it sees all tokens of a row, so predict takes "tokens" [b, s] and no label.
+  std::function<Batch(Builder&, const Batch&)> corrupt = {};
+};
+
+// "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].
+Batch NextTokenBatch(Builder& builder, ValueId window);
+
 // The loss of one global batch, outputs "loss_sum" and "count", verified. Errors: what the
 // functions did wrong.
 Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shape,
                                  const TrainerFunctions& functions);
 
-// The program "predict": "logits" [b, s, v] of an input "window" i32[b, s+1] that a client brings.
+// The program "predict": "logits" of an input "window" i32[b, s+1] that a client brings, or of what
+// `functions` says in its place.
 // Errors: as BuildLossGraph.
 Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunctions& functions);
 

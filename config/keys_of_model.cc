@@ -59,14 +59,16 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "vocab_size", "Rows of the embedding; the byte tokenizer needs 256.",
        MW_AT(model.vocabulary)},
       {"model", "max_seq_len",
-       "Learned positions (gpt2, gptj, opt); default: the flavor's, or training.seq_len for gpt2 "
+       "Learned positions (gpt2, gptj, opt, bert); default: the flavor's, or training.seq_len for "
+       "gpt2 "
        "without a flavor.",
        MW_AT(model.positions)},
       {"model", "dropout",
        "Rate on embeddings, attention and residual branches (not LLaMA's line and mixtures).",
        MW_AT(model.dropout)},
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
-      {"model", "rope_theta", "Base of the rotary positions (not gpt2, gptj, opt, bloom).",
+      {"model", "rope_theta",
+       "Base of the rotary positions (not gpt2, gptj, opt, bloom, bert, t5).",
        MW_AT(model.rope_base)},
       {"model", "attention_window",
        "Tokens that a token sees: itself and those before it (LLaMA's line and mixtures); "
@@ -77,6 +79,14 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "document_separator",
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
        MW_AT(model.document_separator)},
+      {"model", "n_labels",
+       "Classes of a row, of which bert says one (data: lines with \"text\" and \"label\"); 0: as "
+       "the folder says, else it says what stands behind masks.",
+       MW_AT(model.labels)},
+      {"model", "mask_token",
+       "Id of the token that stands where bert is to say which token was there ([MASK] of the "
+       "tokenizer).",
+       MW_AT(model.mask_token)},
   };
 }
 

@@ -205,6 +205,16 @@ Status PlaceRows(const ir::Node& param, const std::string& form, ExportLayout& l
   return OkStatus();
 }
 
+// As files of BERT's first years call it: norms had a gamma and a beta. "": as today.
+std::string OldName(const std::string& name) {
+  constexpr std::string_view kNorm = "LayerNorm.";
+  const size_t at = name.rfind(kNorm);
+  if (at == std::string::npos) return "";
+  const std::string_view what = std::string_view(name).substr(at + kNorm.size());
+  if (what != "weight" && what != "bias") return "";
+  return name.substr(0, at + kNorm.size()) + (what == "weight" ? "gamma" : "beta");
+}
+
 const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::string& name) {
   if (const SafetensorsEntry* entry = file.Find(name)) return entry;
   const size_t dot = name.find('.');
@@ -215,6 +225,8 @@ const SafetensorsEntry* FindExported(const SafetensorsFile& file, const std::str
 Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
                                              const ExportLayout& layout, const std::string& name) {
   const SafetensorsEntry* entry = FindExported(file, name);
+  const std::string old_name = OldName(name);
+  if (entry == nullptr && !old_name.empty()) entry = FindExported(file, old_name);
   if (entry == nullptr) {
     return Fail(NotFound(
         fmt::format("{} has no tensor '{}' ({})", file.path(), name, layout.type.ToString())));

@@ -10,6 +10,8 @@ const std::vector<Family>& Families() {
     for (FamilyRow<LlamaConfig>& row : LlamaLine()) rows.push_back(MakeFamily(std::move(row)));
     for (Family& row : MixtureFamilies()) rows.push_back(std::move(row));
     for (Family& row : DecoderFamilies()) rows.push_back(std::move(row));
+    rows.push_back(BertFamily());
+    rows.push_back(T5Family());
     return rows;
   }();
   return families;

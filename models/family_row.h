@@ -118,8 +118,22 @@ std::string WriteConfig(const FamilyRow<Config>& row, Config config, const std::
 // That of a padding token that the folder names. Errors: kInvalidArgument.
 Status NotePadToken(const HfConfig& json, Model& model);
 
+// Errors: kInvalidArgument naming what the family of `Config` does not have.
+template <typename Config>
+Status RefuseRowFields(const std::string& family, const ModelSpec& spec) {
+  if constexpr (!requires(Config config) { config.labels; }) {
+    MW_TRY(RefuseField(family, "n_labels", spec.labels.has_value()));
+    MW_TRY(RefuseField(family, "mask_token", spec.mask_token.has_value()));
+  }
+  if constexpr (!requires(Config config) { config.target_tokens; }) {
+    MW_TRY(RefuseField(family, "target_seq_len", spec.target_tokens.has_value()));
+  }
+  return OkStatus();
+}
+
 template <typename Config>
 Result<Model> FinishModel(const FamilyRow<Config>& row, Config config, const ModelSpec& spec) {
+  MW_TRY(RefuseRowFields<Config>(row.name, spec));
   MW_TRY(ApplySpec(row.name, spec, config));
   MW_TRY(Validate(config));
   Model model = ModelOf(row.name, config);

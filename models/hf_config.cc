@@ -57,6 +57,11 @@ bool HfConfig::IsNull(const std::string& key) const {
   return it != json_->root.end() && it->is_null();
 }
 
+int64_t HfConfig::Members(const std::string& key) const {
+  const nlohmann::json* at = json_->Find(key);
+  return at != nullptr && at->is_object() ? static_cast<int64_t>(at->size()) : 0;
+}
+
 Status HfConfig::Require(std::initializer_list<const char*> keys) const {
   for (const char* key : keys) MW_TRY(RequireKey(key));
   return OkStatus();

@@ -28,8 +28,9 @@ class HfConfig {
   Status Read(const std::string& key, std::string& value) const;
   Status Read(const std::string& key, std::vector<std::string>& value) const;
   Status Read(const std::string& key, std::vector<double>& value) const;
-  bool Has(const std::string& key) const;     // present and not null
-  bool IsNull(const std::string& key) const;  // present, and null: no default is meant
+  bool Has(const std::string& key) const;         // present and not null
+  bool IsNull(const std::string& key) const;      // present, and null: no default is meant
+  int64_t Members(const std::string& key) const;  // of an object; 0: it is none
 
   // Errors: kInvalidArgument naming the first absent key. A name "a|b" wants one of two.
   Status Require(std::initializer_list<const char*> keys) const;

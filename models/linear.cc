@@ -11,11 +11,13 @@ ValueId Product(Builder& builder, ValueId x, const std::string& name, int64_t ou
                 const ProductOptions& options) {
   const Dims in = builder.dims(x);
   if (in.size() != 3) return x;  // after an error
-  const ValueId weight = builder.Param(name + ".weight", {in[2], out},
-                                       {.std_dev = options.std_dev, .export_perm = {1, 0}});
+  const ValueId weight =
+      builder.Param(name + ".weight", {in[2], out},
+                    {.std_dev = options.std_dev, .export_perm = {1, 0}, .drawn = options.drawn});
   const ValueId y = builder.Einsum("bsd,df->bsf", x, weight);
   if (!options.bias) return y;
-  return builder.AddTo(y, builder.Param(name + ".bias", {out}, {.init = "zeros"}));
+  return builder.AddTo(
+      y, builder.Param(name + ".bias", {out}, {.init = "zeros", .drawn = options.drawn}));
 }
 
 ValueId ToHeads(Builder& builder, ValueId x, const std::string& name, const Dims& heads_and_size,

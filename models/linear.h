@@ -14,6 +14,7 @@ namespace meshwright::models {
 struct ProductOptions {
   bool bias = true;
   double std_dev = 0.02;
+  bool drawn = false;  // as client::ParamOptions
 };
 
 // x [b, s, in] -> [b, s, out].

@@ -55,6 +55,25 @@ struct ModelSpec {
   std::optional<bool> tied = {};
   MixtureSpec mixture = {};
   std::optional<int64_t> document_separator = {};
+  std::optional<int64_t> labels = {};         // classes of a row: bert
+  std::optional<int64_t> mask_token = {};     // of bert
+  std::optional<int64_t> target_tokens = {};  // of a pair's second text: t5; else as the first
+};
+
+// What a sample of the data is.
+enum class SampleKind : uint8_t {
+  kWindow,   // tokens, one window of all documents: what a job file reads by itself
+  kPair,     // "source" and "target"
+  kLabelled  // "tokens", "types" (0, and 1 of a second text) and "label"
+};
+
+// Rows of whole texts, in tokens with padding behind.
+struct ModelRows {
+  SampleKind kind = SampleKind::kWindow;
+  int64_t target_tokens = 0;  // of a pair; 0: as many as the source
+  int64_t padding = 0;
+  int64_t labels = 0;
+  std::vector<std::string> label_names = {};  // in their order, where the model has names
 };
 
 struct Model {
@@ -67,6 +86,7 @@ struct Model {
   int64_t param_count = 0;
   std::vector<std::string> notes =
       {};  // what a config.json says and has no effect here, for people
+  ModelRows rows = {};
   // What the model came to be made of: of a spec's sizes those that it has, all set.
   ModelSpec sizes = {};
   // The text of a config.json that says all of it, for transformers; empty for families that no

@@ -153,6 +153,10 @@ bool Choosing::CanPassPartial(const NodeAtHand& at, const std::string& axis) con
   if (widens && axis != kMicro) return false;
   const bool later =
       axis == kTensor && sums_later.contains(static_cast<size_t>(&node - graph.nodes.data()));
+  // A table's gradient is linear in that of the rows that were looked up. Rows of the batch may be
+  // added up behind it, as for a table of distances, which all rows read; devices that share a row
+  // add up before it, since a table may be larger than a row.
+  const bool of_table = node.op == Op::kEmbeddingGrad && SplitsRows(RoleOf(axis));
   std::set<ir::PartialKind> kinds;
   size_t partial = 0;
   for (size_t i = 0; i < views.size(); ++i) {
@@ -161,7 +165,8 @@ bool Choosing::CanPassPartial(const NodeAtHand& at, const std::string& axis) con
       if (later && views[i].UsesAxis(axis)) return false;
       continue;
     }
-    if (!rule.linear_operands[i] || (!later && UsedElsewhere(node.inputs[i], axis))) return false;
+    const bool linear = rule.linear_operands[i] || (of_table && i == 1);
+    if (!linear || (!later && UsedElsewhere(node.inputs[i], axis))) return false;
     ++partial;
     kinds.insert(it->second);
   }

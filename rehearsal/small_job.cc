@@ -1,5 +1,6 @@
 #include "rehearsal/small_job.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -175,6 +176,9 @@ void ShrinkModel(const models::ModelSpec& of_job, const Layout& layout, int64_t 
   if (of_job.document_separator.value_or(-1) >= 0) {
     small.document_separator = std::min(*of_job.document_separator, *small.vocabulary - 1);
   }
+  if (of_job.mask_token) {
+    small.mask_token = std::min(*of_job.mask_token, *small.vocabulary - 1);
+  }
 }
 
 // Buckets of gradients, and blocks of the head, as many as there are in the job.
@@ -275,6 +279,12 @@ int64_t SmallLike(int64_t n, int64_t degrees, int64_t least) {
 
 Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Model& model,
                               const planner::Plan& plan, bool by_search) {
+  if (model.rows.kind != models::SampleKind::kWindow) {
+    return Fail(Unimplemented(fmt::format(
+        "model '{}' is trained on rows of texts, and a rehearsal makes up windows of tokens; "
+        "`meshwright plan` checks its programs",
+        model.name)));
+  }
   SmallJob made;
   made.layout = plan.layout;
   made.layout.devices.clear();

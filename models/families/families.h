@@ -15,6 +15,8 @@ namespace meshwright::models {
 
 Family Gpt2Family();
 std::vector<Family> DecoderFamilies();
+Family BertFamily();
+Family T5Family();
 std::vector<Family> MixtureFamilies();
 
 // The curve of an MLP under `key`; `usual` where it is absent. Errors: as ParseActivation.

@@ -25,19 +25,30 @@ struct FamilyTraffic {
   int64_t rows = 0;  // of a layer: sums of squares over all heads, a number for each token
 };
 
-class FamiliesOnTensor : public ::testing::TestWithParam<FamilyTraffic> {};
-
-TEST_P(FamiliesOnTensor, ReduceOncePerBlockAndDirection) {
+models::Model FamilyModel(const std::string& name) {
   models::ModelSpec spec;
-  spec.name = GetParam().name;
+  spec.name = name;
   spec.vocabulary = kFamilyVocabulary;
   spec.layers = 2;
+  if (name == "bert") spec.mask_token = kFamilyVocabulary - 1;
   const auto model = models::MakeModel(spec);
-  ASSERT_TRUE(model.has_value()) << model.error();
+  EXPECT_TRUE(model.has_value()) << model.error();
+  return model.value_or(models::Model());
+}
+
+// A step of a family on two devices that share every weight: reductions, and whether anything was
+// gathered.
+struct TensorStep {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  bool gathers = false;
+};
+
+void TakeTensorStep(const models::Model& model, TensorStep& taken) {
   ir::TrainSpec train;
   train.global_batch = kFamilyRows;
   train.sequence = kFamilyTokens;
-  auto job = client::JobBuilder("family").Train(train).Build(model->functions);
+  auto job = client::JobBuilder("family").Train(train).Build(model.functions);
   ASSERT_TRUE(job.has_value()) << job.error();
   job->parallel.data = 1;
   job->parallel.tensor = 2;
@@ -51,15 +62,37 @@ TEST_P(FamiliesOnTensor, ReduceOncePerBlockAndDirection) {
   ASSERT_TRUE((*cluster)->Train(0, 1).has_value());
   const auto traffic = (*cluster)->Traffic();
   const Counters after = traffic.at({"tensor", Kind::kAllReduce});
+  taken = {after.calls - before.calls, after.bytes - before.bytes,
+           traffic.contains({"tensor", Kind::kAllGather})};
+}
+
+// Beside the blocks: the squares of the split gradients, and gradients of weights that all heads
+// share.
+void ExpectBlocks(const TensorStep& taken, int64_t blocks, int64_t rows) {
   const int64_t activation = kFamilyRows * kFamilyTokens * kFamilyWidth * 4;
-  const int64_t blocks = (GetParam().forward + GetParam().backward) * model->layers;
-  const int64_t calls = after.calls - before.calls;
-  const int64_t bytes = after.bytes - before.bytes;
-  // Beside them: the squares of the split gradients, and gradients of weights that all heads share.
-  EXPECT_EQ(calls / 2, blocks + GetParam().rows * model->layers + 1);
-  EXPECT_GE(bytes, 2 * blocks * activation);
-  EXPECT_LT(bytes, 2 * (blocks * activation + activation));
-  EXPECT_FALSE(traffic.contains({"tensor", Kind::kAllGather}));
+  EXPECT_EQ(taken.calls / 2, blocks + rows + 1);
+  EXPECT_GE(taken.bytes, 2 * blocks * activation);
+  EXPECT_LT(taken.bytes, 2 * (blocks * activation + activation));
+  EXPECT_FALSE(taken.gathers);
+}
+
+class FamiliesOnTensor : public ::testing::TestWithParam<FamilyTraffic> {};
+
+TEST_P(FamiliesOnTensor, ReduceOncePerBlockAndDirection) {
+  const models::Model model = FamilyModel(GetParam().name);
+  TensorStep taken;
+  ASSERT_NO_FATAL_FAILURE(TakeTensorStep(model, taken));
+  const int64_t blocks = (GetParam().forward + GetParam().backward) * model.layers;
+  ExpectBlocks(taken, blocks, GetParam().rows * model.layers);
+}
+
+// Two blocks of an encoder's layer, three of a decoder's; backward what the decoder's layers say of
+// the encoder's output is added up before it is reduced, once.
+TEST(EncoderDecoderOnTensor, ReducesTheEncodersOutputOnce) {
+  const models::Model model = FamilyModel("t5");
+  TensorStep taken;
+  ASSERT_NO_FATAL_FAILURE(TakeTensorStep(model, taken));
+  ExpectBlocks(taken, 2 * (2 * 2 + 2 * 3) + 1, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FamiliesOnTensor,
@@ -70,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(All, FamiliesOnTensor,
                                            FamilyTraffic{"olmo2", 2, 2, 2}, FamilyTraffic{"opt"},
                                            FamilyTraffic{"gpt-neox", 1, 2},
                                            FamilyTraffic{"gptj", 1, 1}, FamilyTraffic{"phi", 1, 1},
-                                           FamilyTraffic{"bloom"}),
+                                           FamilyTraffic{"bloom"}, FamilyTraffic{"bert"}),
                          [](const auto& row) {
                            std::string name = row.param.name;
                            for (char& letter : name) letter = letter == '-' ? '_' : letter;

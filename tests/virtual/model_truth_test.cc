@@ -31,6 +31,8 @@ constexpr int64_t kTruthTokens = 8;
 constexpr int64_t kTruthSteps = 20;
 constexpr int64_t kTruthBatch = 4;
 constexpr int64_t kTruthVocabulary = 32;
+constexpr int64_t kTruthTargetTokens = 6;
+constexpr int64_t kTruthLabels = 3;
 
 // In [-1, 1): a hash of the name and the place.
 double TruthNumber(const std::string& salted, int64_t place) {
@@ -56,10 +58,31 @@ int32_t TruthToken(int64_t row, int64_t place) {
                               kTruthVocabulary);
 }
 
+// Of a row of `tokens` tokens that are no padding, which is 0, but for the last ones.
+int32_t TruthText(int64_t row, int64_t place, int64_t tokens, int64_t padding) {
+  const int32_t token = static_cast<int32_t>(
+      1 + (row * 31 + place * place * 7 + place * (3 + row) + 5) % (kTruthVocabulary - 1));
+  return place < tokens - padding ? token : 0;
+}
+
+// Row `sample` of an input: a window, or a field of records (tools/hf_check/model_tasks.py).
+void FillTruthRow(const std::string& source, int64_t sample, std::span<int32_t> row) {
+  const auto tokens = static_cast<int64_t>(row.size());
+  for (int64_t i = 0; i < tokens; ++i) {
+    const int32_t text = TruthText(sample, i, tokens, sample % 3);
+    int32_t value = TruthToken(sample, i);
+    if (source == "tokens/tokens" || source == "tokens/source") value = text;
+    if (source == "tokens/types") value = 2 * i >= tokens && text != 0 ? 1 : 0;
+    if (source == "tokens/label") value = static_cast<int32_t>((sample * 7 + 3) / 2 % kTruthLabels);
+    if (source == "tokens/target") value = TruthText(sample + 100, i, tokens, sample % 4);
+    row[static_cast<size_t>(i)] = value;
+  }
+}
+
 class TruthTokens final : public ops::TokenSource {
  public:
-  Status ReadSample(const std::string&, int64_t sample, std::span<int32_t> row) override {
-    for (size_t i = 0; i < row.size(); ++i) row[i] = TruthToken(sample, static_cast<int64_t>(i));
+  Status ReadSample(const std::string& source, int64_t sample, std::span<int32_t> row) override {
+    FillTruthRow(source, sample, row);
     return OkStatus();
   }
 };
@@ -134,11 +157,19 @@ struct TruthModel {
   std::shared_ptr<const formats::SafetensorsFile> file;
 };
 
+models::ModelSpec TruthSpec(const std::string& config) {
+  models::ModelSpec spec;
+  spec.hf_config = config;
+  const nlohmann::json json = nlohmann::json::parse(config);
+  if (json["model_type"] == "t5") spec.target_tokens = kTruthTargetTokens;
+  if (json["model_type"] == "bert") spec.mask_token = 3;
+  return spec;
+}
+
 Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
   TruthModel loaded{ReadTruth(name), {}, {}, {}};
-  models::ModelSpec spec;
-  spec.hf_config = loaded.truth.config;
-  MW_ASSIGN_OR_RETURN(loaded.model, models::MakeModel(spec));
+  MW_ASSIGN_OR_RETURN(loaded.model, models::MakeModel(TruthSpec(loaded.truth.config)));
+  loaded.model.functions.corrupt = nullptr;  // labels are the formula's
   MW_ASSIGN_OR_RETURN(loaded.graph,
                       client::BuildLossGraph("truth", {kTruthBatch, kTruthTokens, DType::kF64},
                                              loaded.model.functions));
@@ -150,9 +181,13 @@ Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
 Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
   client::Builder builder("logits", dtype);
   client::Batch batch;
-  batch["tokens"] = builder.AddOne(ir::Op::kInput, {}, {{"name", std::string("tokens")}},
-                                   {{DType::kI32, {kTruthRows, kTruthTokens}}});
-  builder.SetOutput("logits", model.model.functions.predict(builder, batch));
+  const client::TrainerFunctions& functions = model.model.functions;
+  std::vector<client::InputSpec> inputs = {{"tokens", {DType::kI32, {kTruthRows, kTruthTokens}}}};
+  if (functions.inputs) inputs = functions.inputs({kTruthRows, kTruthTokens, dtype});
+  for (const client::InputSpec& input : inputs) {
+    batch[input.name] = builder.AddOne(ir::Op::kInput, {}, {{"name", input.name}}, {input.type});
+  }
+  builder.SetOutput("logits", functions.predict(builder, batch));
   MW_ASSIGN_OR_RETURN(const ir::Graph graph, builder.Finish());
   const auto bind = [&](const ir::Node& node) -> Result<ops::HostTensor> {
     const ir::TensorType& type = graph.type(node.outputs[0]);
@@ -161,10 +196,12 @@ Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
       MW_ASSIGN_OR_RETURN(tensor.data, formats::ReadLogicalTile(*model.file, node, type, {}));
       return tensor;
     }
-    for (int64_t i = 0; i < type.elements(); ++i) {
-      const int32_t token = TruthToken(i / type.dims[1], i % type.dims[1]);
-      std::memcpy(tensor.data.data() + static_cast<size_t>(i) * sizeof(token), &token,
-                  sizeof(token));
+    const std::string name = node.attrs.Str("name");
+    std::vector<int32_t> row(static_cast<size_t>(type.elements() / kTruthRows));
+    for (int64_t i = 0; i < kTruthRows; ++i) {
+      FillTruthRow(functions.inputs ? "tokens/" + name : name, i, row);
+      const size_t bytes = row.size() * sizeof(int32_t);
+      std::memcpy(tensor.data.data() + static_cast<size_t>(i) * bytes, row.data(), bytes);
     }
     return tensor;
   };
@@ -289,6 +326,8 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   ExpectTraining(*model, {.pipeline = 2});
   const bool experts = model->model.sizes.mixture.experts.has_value();
   if (experts) ExpectTraining(*model, {.data = 2, .expert = 2});
+  // Two chains of stages: what the encoder says goes to both stages of the decoder.
+  if (GetParam() == "t5") ExpectTraining(*model, {.pipeline = 4});
 }
 
 // The same weights with those of all experts stacked, as transformers holds them in memory.
@@ -346,9 +385,7 @@ TEST_P(ModelTruth, TheConfigThatIsWrittenIsOfTheSameModel) {
   ASSERT_TRUE(folder.has_value()) << folder.error();
   auto model = LoadTruth(GetParam(), *folder);
   ASSERT_TRUE(model.has_value()) << model.error();
-  models::ModelSpec spec;
-  spec.hf_config = model->model.hf_config;
-  const auto again = models::MakeModel(spec);
+  const auto again = models::MakeModel(TruthSpec(model->model.hf_config));
   ASSERT_TRUE(again.has_value()) << again.error();
   model->model = *again;
   ExpectLogits(*model, DType::kF64, 1e-10);

@@ -23,9 +23,10 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 import model_cases
+import model_tasks
 from transformers.models.bloom import modeling_bloom
 
-ROWS, TOKENS, STEPS, BATCH = 2, 8, 20, 4
+ROWS, STEPS, BATCH = 2, 20, 4
 LEARNING = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 0.5
 
@@ -72,30 +73,28 @@ def weight(name, shape):
     return 0.7 + 0.2 * x if is_norm else 0.3 * x
 
 
-def sample(number):
-    """Row `number` of the data: one token more than a row has."""
-    place = numpy.arange(TOKENS + 1)
-    return torch.tensor((number * 31 + place * place * 7 + place * (3 + number) + 5) % 32)
-
-
 def make(config, folder):
     auto = transformers.AutoConfig.for_model(**config)
     auto._attn_implementation = "eager"
-    transformers.AutoModelForCausalLM.from_config(auto).save_pretrained(folder)
+    model_tasks.auto_of(config).from_config(auto).save_pretrained(folder)
     path = folder / "model.safetensors"
-    save_file({name: weight(name, tensor.shape) for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+    shapes = {name: tensor.shape for name, tensor in load_file(path).items()}
+    if config["model_type"] == "t5" and not config.get("tie_word_embeddings", True):
+        shapes["lm_head.weight"] = shapes["shared.weight"]  # which transformers makes one of, unless a file has both
+    save_file({name: weight(name, shape) for name, shape in shapes.items()}, path, {"format": "pt"})
     # In the keys of the case, not those in which transformers writes them.
     (folder / "config.json").write_text(json.dumps(config))
     return load(folder)
 
 
 def load(folder):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
-                                                              experts_implementation="eager")
+    config = json.loads((folder / "config.json").read_text())
+    model = model_tasks.auto_of(config).from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
+                                                          experts_implementation="eager")
     return model.double()
 
 
-def train(model):
+def train(config, model):
     decays = lambda name, p: p.dim() >= 2 and not name.endswith("_bias")
     matrices = [p for name, p in model.named_parameters() if decays(name, p)]
     vectors = [p for name, p in model.named_parameters() if not decays(name, p)]
@@ -103,9 +102,7 @@ def train(model):
     losses = []
     model.eval()  # no dropout is asked for; some models round otherwise in training
     for step in range(STEPS):
-        rows = torch.stack([sample(step * BATCH + row) for row in range(BATCH)])
-        logits = model(input_ids=rows[:, :-1], use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+        loss = model_tasks.loss_of(config, model, range(step * BATCH, (step + 1) * BATCH))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
@@ -118,10 +115,9 @@ def truth(config):
     with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         model = make(config, folder)
-        rows = torch.stack([sample(row) for row in range(ROWS)])
         with torch.no_grad():
-            logits = model(input_ids=rows[:, :-1], use_cache=False).logits
-        losses = train(model)
+            logits = model_tasks.logits_of(config, model, range(ROWS))
+        losses = train(config, model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
         probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
@@ -134,8 +130,8 @@ def compare_folders(folder):
     for path in sorted(folder.iterdir()):
         wanted = json.loads((path / "logits.json").read_text())
         with DoubleInPlaceOfFloat(), torch.no_grad():
-            rows = torch.stack([sample(row) for row in range(ROWS)])
-            logits = load(path)(input_ids=rows[:, :-1], use_cache=False).logits.reshape(-1)
+            config = json.loads((path / "config.json").read_text())
+            logits = model_tasks.logits_of(config, load(path), range(ROWS)).reshape(-1)
         difference = float((logits - torch.tensor(wanted, dtype=torch.float64)).abs().max())
         worst = max(worst, difference)
         print(f"{path.name}: logits differ by up to {difference:.2e}")

@@ -83,4 +83,22 @@ def cases():
         ("opt-behind", dict(model_type="opt", **SIZES, ffn_dim=24, dropout=0.0, word_embed_proj_dim=8,
                             do_layer_norm_before=False)),
     ]
-    return [(name, {**config, **TOKENS}) for name, config in found]
+    return [(name, {**config, **TOKENS}) for name, config in found] + row_cases()
+
+
+def row_cases():
+    """Models that see more than what stands before a token."""
+    bert = dict(model_type="bert", vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+                num_attention_heads=4, max_position_embeddings=16, hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0)
+    labels = {"0": "bad", "1": "fair", "2": "good"}
+    t5 = dict(model_type="t5", vocab_size=32, d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=4,
+              relative_attention_num_buckets=8, relative_attention_max_distance=6, dropout_rate=0.0,
+              pad_token_id=0, decoder_start_token_id=0, eos_token_id=1)
+    return [
+        ("bert", dict(bert, pad_token_id=None)),
+        ("bert-classifier", dict(bert, pad_token_id=0, architectures=["BertForSequenceClassification"],
+                                 hidden_act="gelu_new", id2label=labels, label2id={n: int(i) for i, n in labels.items()})),
+        ("t5", dict(t5)),
+        ("t5-gated", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=1)),
+    ]

@@ -1,0 +1,342 @@
+#include "cli/row_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/parallel.h"
+#include "base/sha256.h"
+#include "cli/token_files.h"
+#include "data/check_contents.h"
+#include "data/describe.h"
+#include "data/paths.h"
+#include "formats/safetensors.h"
+#include "tokenizer/tokenizer.h"
+
+namespace meshwright::cli {
+namespace {
+
+using models::SampleKind;
+using tokenizer::Tokenizer;
+using Ids = std::vector<uint32_t>;
+
+constexpr const char* kRowsMadeBy = "row files 1";  // another number: rows are made otherwise
+constexpr size_t kRowNameLength = 40;
+constexpr uint32_t kEndOfBytes = 1;
+constexpr uint32_t kStartOfBytes = 2;
+constexpr uint32_t kFirstByte = 3;
+
+// The file that decides what a tokenizer does.
+std::string FileOfTokenizer(const std::string& path) {
+  if (!FileExists(path + "/.")) return path;
+  const std::string json = path + "/tokenizer.json";
+  return FileExists(json) ? json : path + "/tokenizer.model";
+}
+
+struct Line {
+  int64_t number = 0;  // from 1
+  std::string_view text;
+};
+
+std::vector<Line> LinesOf(std::string_view text) {
+  std::vector<Line> lines;
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.find_first_not_of(" \t\r") != line.npos) lines.push_back({number, line});
+  }
+  return lines;
+}
+
+// Text `key` of a line, or nothing.
+std::optional<std::string_view> TextOf(const nlohmann::json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_string()) return std::nullopt;
+  return found->get_ref<const std::string&>();
+}
+
+class RowMaker {
+ public:
+  static Result<RowMaker> Make(const RowFilesRequest& request) {
+    RowMaker maker(request);
+    std::string bytes;
+    if (!request.tokenizer.empty()) {
+      MW_ASSIGN_OR_RETURN(maker.tokenizer_, Tokenizer::Load(request.tokenizer));
+      MW_ASSIGN_OR_RETURN(bytes, ReadFile(FileOfTokenizer(request.tokenizer)));
+    }
+    const models::ModelRows& rows = request.rows;
+    maker.identity_ = fmt::format("{}\n{} {} {} {}\n", kRowsMadeBy, static_cast<int>(rows.kind),
+                                  request.tokens, maker.target_tokens(), rows.padding);
+    for (const std::string& name : rows.label_names) maker.identity_ += name + "\n";
+    maker.identity_ += bytes;
+    return maker;
+  }
+
+  const std::string& identity() const { return identity_; }
+  // Elements of each field of a row.
+  std::map<std::string, int64_t> fields() const {
+    if (rows().kind == SampleKind::kPair) {
+      return {{"source", request_.tokens}, {"target", target_tokens()}};
+    }
+    return {{"tokens", request_.tokens}, {"types", request_.tokens}, {"label", 1}};
+  }
+
+  // Fills the fields of one row. Returns how many texts were cut.
+  Result<int64_t> Fill(std::string_view line,
+                       const std::map<std::string, std::span<int32_t>>& to) const {
+    const int64_t bad = data::FindInvalidUtf8(line);
+    if (bad >= 0) return Fail(InvalidArgument(fmt::format("byte {} is no UTF-8", bad)));
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) return Fail(InvalidArgument("is no JSON object"));
+    return rows().kind == SampleKind::kPair ? FillPair(object, to) : FillLabelled(object, to);
+  }
+
+ private:
+  explicit RowMaker(const RowFilesRequest& request) : request_(request) {}
+
+  const models::ModelRows& rows() const { return request_.rows; }
+  int64_t target_tokens() const {
+    return rows().target_tokens > 0 ? rows().target_tokens : request_.tokens;
+  }
+
+  Result<int64_t> FillPair(const nlohmann::json& line,
+                           const std::map<std::string, std::span<int32_t>>& to) const {
+    std::optional<std::string_view> source = TextOf(line, "source");
+    std::optional<std::string_view> target = TextOf(line, "target");
+    if (!source) source = TextOf(line, "input");
+    if (!target) target = TextOf(line, "output");
+    if (!source || !target) {
+      return Fail(
+          InvalidArgument("has no texts \"source\" and \"target\", nor \"input\" and "
+                          "\"output\""));
+    }
+    MW_ASSIGN_OR_RETURN(const Ids read, Encode(*source, false));
+    MW_ASSIGN_OR_RETURN(const Ids written, Encode(*target, false));
+    MW_ASSIGN_OR_RETURN(const bool source_cut, Place(read, rows().padding, to.at("source")));
+    MW_ASSIGN_OR_RETURN(const bool target_cut, Place(written, rows().padding, to.at("target")));
+    return (source_cut ? 1 : 0) + (target_cut ? 1 : 0);
+  }
+
+  Result<int64_t> FillLabelled(const nlohmann::json& line,
+                               const std::map<std::string, std::span<int32_t>>& to) const {
+    const std::optional<std::string_view> text = TextOf(line, "text");
+    const auto label = line.find("label");
+    if (!text || label == line.end()) {
+      return Fail(InvalidArgument("has no \"text\", a text, and \"label\""));
+    }
+    MW_ASSIGN_OR_RETURN(to.at("label")[0], LabelOf(*label));
+    const std::optional<std::string_view> second = TextOf(line, "text_pair");
+    Ids ids;
+    Ids types;
+    if (second && tokenizer_) {
+      MW_ASSIGN_OR_RETURN(const auto pair, tokenizer_->EncodePair(*text, *second));
+      ids = pair.ids;
+      types = pair.types;
+    } else {
+      MW_ASSIGN_OR_RETURN(ids, Encode(*text, true));
+      types.assign(ids.size(), 0);
+      if (second) {
+        MW_ASSIGN_OR_RETURN(const Ids more, Encode(*second, false));
+        ids.insert(ids.end(), more.begin(), more.end());
+        types.resize(ids.size(), 1);
+      }
+    }
+    MW_ASSIGN_OR_RETURN(const bool types_cut, Place(types, 0, to.at("types")));
+    MW_ASSIGN_OR_RETURN(const bool cut, Place(ids, rows().padding, to.at("tokens")));
+    MW_CHECK(cut == types_cut) << "as many types as tokens";
+    return cut ? 1 : 0;
+  }
+
+  Result<int32_t> LabelOf(const nlohmann::json& label) const {
+    const int64_t count = rows().labels;
+    if (label.is_number_integer()) {
+      const auto number = label.get<int64_t>();
+      if (number >= 0 && number < count) return static_cast<int32_t>(number);
+    }
+    const auto& names = rows().label_names;
+    if (label.is_string()) {
+      const auto found = std::find(names.begin(), names.end(), label.get<std::string>());
+      if (found != names.end()) return static_cast<int32_t>(found - names.begin());
+    }
+    return Fail(InvalidArgument(
+        fmt::format("\"label\" is {}; it must be a number from 0 to {}{}",
+                    label.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), count - 1,
+                    names.empty() ? "" : ", or a name of the model's id2label")));
+  }
+
+  Result<Ids> Encode(std::string_view text, bool begins) const {
+    if (tokenizer_) return tokenizer_->Encode(text);
+    Ids ids;
+    if (begins) ids.push_back(kStartOfBytes);
+    for (const char c : text) ids.push_back(kFirstByte + static_cast<unsigned char>(c));
+    ids.push_back(kEndOfBytes);
+    return ids;
+  }
+
+  // Returns whether it was cut.
+  Result<bool> Place(const Ids& ids, int64_t padding, std::span<int32_t> to) const {
+    for (size_t i = 0; i < to.size(); ++i) {
+      to[i] = static_cast<int32_t>(i < ids.size() ? ids[i] : padding);
+    }
+    const bool cut = ids.size() > to.size();
+    if (cut) to.back() = static_cast<int32_t>(ids.back());
+    for (const int32_t id : to) {
+      if (id >= 0 && id < request_.vocabulary) continue;
+      return Fail(InvalidArgument(
+          fmt::format("has the token {}, and the model's vocabulary has {}; raise model.vocab_size",
+                      id, request_.vocabulary)));
+    }
+    return cut;
+  }
+
+  const RowFilesRequest& request_;
+  std::optional<Tokenizer> tokenizer_;
+  std::string identity_;
+};
+
+Status WriteRows(const std::map<std::string, std::vector<int32_t>>& values,
+                 const std::map<std::string, int64_t>& fields, int64_t rows,
+                 const std::string& path) {
+  std::vector<formats::TensorSpec> tensors;
+  for (const auto& [name, count] : fields) {
+    ir::Dims dims = {rows};
+    if (name != "label") dims.push_back(count);
+    tensors.push_back({name, {ir::DType::kI32, std::move(dims)}});
+  }
+  MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, tensors));
+  for (const auto& [name, numbers] : values) {
+    MW_TRY(writer->Write(name, 0, std::as_bytes(std::span(numbers))));
+  }
+  return writer->Finish();
+}
+
+// The rows of a file's lines. Returns how many texts were cut.
+Result<int64_t> MakeRows(const RowMaker& maker, const std::vector<Line>& lines,
+                         const std::string& path) {
+  const std::map<std::string, int64_t> fields = maker.fields();
+  std::map<std::string, std::vector<int32_t>> values;
+  for (const auto& [name, count] : fields) {
+    values[name].resize(lines.size() * static_cast<size_t>(count));
+  }
+  std::vector<Status> failed(lines.size());
+  std::atomic<int64_t> cut = 0;
+  ParallelItems(static_cast<int64_t>(lines.size()), 64, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    std::map<std::string, std::span<int32_t>> row;
+    for (const auto& [name, count] : fields) {
+      const auto size = static_cast<size_t>(count);
+      row[name] = std::span(values.at(name)).subspan(i * size, size);
+    }
+    const Result<int64_t> filled = maker.Fill(lines[i].text, row);
+    if (filled.has_value()) {
+      cut += *filled;
+    } else {
+      failed[i] = filled.error().WithContext(fmt::format("JSON at line {}", lines[i].number));
+    }
+  });
+  for (const Status& status : failed) MW_TRY(status);
+  MW_TRY(WriteRows(values, fields, static_cast<int64_t>(lines.size()), path));
+  return cut.load();
+}
+
+}  // namespace
+
+Result<RowFiles> MakeRowFiles(const RowFilesRequest& request) {
+  MW_CHECK(request.rows.kind != SampleKind::kWindow) << "windows of tokens are no rows of texts";
+  MW_CHECK(request.tokens > 0) << "rows of " << request.tokens << " tokens";
+  MW_ASSIGN_OR_RETURN(const RowMaker maker, RowMaker::Make(request));
+  MW_TRY(MakeDirs(request.cache));
+  RowFiles made;
+  for (const std::string& file : request.files) {
+    MW_ASSIGN_OR_RETURN(const MemoryMappedFile map, MemoryMappedFile::Open(file));
+    Sha256 hash;
+    hash.Update(maker.identity());
+    hash.Update(map.text());
+    const std::string path =
+        fmt::format("{}/{}.safetensors", request.cache, hash.HexDigest().substr(0, kRowNameLength));
+    if (!FileExists(path)) {
+      const std::vector<Line> lines = LinesOf(map.text());
+      if (lines.empty()) return Fail(InvalidArgument(file + " has no line of JSON"));
+      const Result<int64_t> cut = MakeRows(maker, lines, path);
+      if (!cut.has_value()) return Fail(cut.error().WithContext(file));
+      made.cut += *cut;
+      ++made.made;
+    }
+    made.paths.push_back(path);
+  }
+  return made;
+}
+
+namespace {
+
+// The folder or file of the tokenizer; "": bytes.
+std::string RowTokenizerOf(const config::JobConfig& config) {
+  if (config.tokenizer != "byte") return data::ResolvePath(config.tokenizer, config.folder);
+  if (!config.hf_path.ends_with(".json")) return config.hf_path;
+  return std::filesystem::path(config.hf_path).parent_path().string();
+}
+
+// The files of rows of one path.
+Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,
+                                            const models::Model& model, const char* key,
+                                            const std::string& path) {
+  const std::string said = fmt::format("{} = \"{}\"", key, path);
+  RowFilesRequest request;
+  auto files = data::ExpandPath(path, config.folder, "");
+  if (!files.has_value()) return Fail(files.error().WithContext(said));
+  request.files = *std::move(files);
+  request.tokenizer = RowTokenizerOf(config);
+  request.rows = model.rows;
+  request.tokens = config.train.sequence;
+  request.vocabulary = model.vocabulary;
+  request.cache = TokenCacheOf(request.files.front());
+  const auto made = MakeRowFiles(request);
+  if (!made.has_value()) return Fail(made.error().WithContext(said));
+  if (made->cut > 0) {
+    fmt::print(stderr, "note: {}: {} texts are longer than their row and were cut\n", said,
+               made->cut);
+  }
+  return made->paths;
+}
+
+}  // namespace
+
+Status CheckRowFormat(const config::JobConfig& config, const models::Model& model) {
+  if (model.rows.kind == SampleKind::kWindow || config.dataset_format == "jsonl") return OkStatus();
+  const bool pairs = model.rows.kind == SampleKind::kPair;
+  return InvalidArgument(fmt::format(
+      "model '{}' is trained on {}: training.dataset_format has to be \"jsonl\", is \"{}\"; each "
+      "line is {}",
+      model.name, pairs ? "pairs of texts" : "labelled texts", config.dataset_format,
+      pairs ? "{\"source\": .., \"target\": ..}" : "{\"text\": .., \"label\": ..}"));
+}
+
+Result<ir::DataStream> FindRows(const config::JobConfig& config, const models::Model& model) {
+  MW_TRY(CheckRowFormat(config, model));
+  if (config.dataset_path.empty()) {
+    return Fail(InvalidArgument("training.dataset_path is empty; name a file of JSON lines"));
+  }
+  data::FilesRequest request;
+  request.format = "safetensors";
+  MW_ASSIGN_OR_RETURN(request.paths,
+                      RowsOfPath(config, model, "training.dataset_path", config.dataset_path));
+  if (!config.validation_path.empty()) {
+    MW_ASSIGN_OR_RETURN(
+        request.validation_paths,
+        RowsOfPath(config, model, "validation.dataset_path", config.validation_path));
+  }
+  request.validation_fraction = config.data.validation_fraction;
+  return data::DescribeFiles(request);
+}
+
+}  // namespace meshwright::cli

@@ -1,0 +1,72 @@
+// The examples of models with an encoder, with processes: rows of texts are made of the files beside
+// them, two workers share the model, and what comes back is a folder of Hugging Face.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "tests/e2e/fault_fixture.h"
+
+namespace meshwright::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EncoderExamples : public FaultFixture {
+ protected:
+  // A copy of the example beside its data: rows are kept beside the texts.
+  std::string Copy(const std::string& name) {
+    const std::string folder = MESHWRIGHT_SOURCE_DIR "/examples/";
+    for (const char* ending : {".toml", ".jsonl"}) {
+      std::filesystem::copy(folder + name + ending, cluster().File(name + ending));
+    }
+    return cluster().File(name + ".toml");
+  }
+
+  // Trains it; the loss fell below `bound`.
+  client::JobInfo Train(int64_t id, const std::string& name, double bound,
+                        const std::vector<std::string>& settings) {
+    std::vector<std::string> args = {"--address", cluster().address(), "submit", Copy(name), "-q"};
+    for (const std::string& setting : settings) args.insert(args.end(), {"--set", setting});
+    const auto run = RunMeshwright(args, {}, 120'000);
+    EXPECT_TRUE(run.has_value()) << run.error();
+    if (!run.has_value()) return {};
+    EXPECT_TRUE(run->exit.ok()) << run->stdout_text << run->stderr_text;
+    const auto ended = client().Wait(id, 60'000);
+    EXPECT_TRUE(ended.has_value()) << ended.error();
+    if (!ended.has_value()) return {};
+    EXPECT_EQ(ended->state, client::JobState::kSucceeded) << ended->message;
+    EXPECT_LT(ended->loss, bound);
+    return *ended;
+  }
+
+  std::string TextOf(const std::vector<std::string>& args) {
+    const auto run = RunMeshwright(args, {}, 60'000);
+    EXPECT_TRUE(run.has_value()) << run.error();
+    return run.has_value() ? run->stdout_text + run->stderr_text : "";
+  }
+};
+
+TEST_F(EncoderExamples, TrainAndComeBack) {
+  ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
+  const client::JobInfo classifier =
+      Train(1, "bert-classifier", 0.4, {"parallelism.data_parallel_replicate_degree=2"});
+  EXPECT_THAT(classifier.layout, HasSubstr("data=2"));
+  const client::JobInfo pairs =
+      Train(2, "t5-pairs", 2.0,
+            {"parallelism.pipeline_parallel_degree=2", "training.steps=100",
+             "checkpoint.enable=true"});
+  EXPECT_THAT(pairs.layout, HasSubstr("pipeline=2"));
+  const std::string folder = cluster().File("export");
+  const std::string exported = TextOf(
+      {"--address", cluster().address(), "checkpoint", "export", "2", folder});
+  EXPECT_TRUE(FileExists(folder + "/model.safetensors")) << exported;
+  EXPECT_THAT(ReadFile(folder + "/config.json").value_or(""),
+              HasSubstr("T5ForConditionalGeneration"));
+  EXPECT_THAT(TextOf({"--address", cluster().address(), "generate", "2", "many: cat"}),
+              HasSubstr("not text"));
+}
+
+}  // namespace
+}  // namespace meshwright::testing

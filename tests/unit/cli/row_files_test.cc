@@ -1,0 +1,113 @@
+// Lines of JSON as rows of tokens: fields, padding, cuts, labels by name, errors with their line.
+#include "cli/row_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/file.h"
+#include "formats/safetensors.h"
+
+namespace meshwright::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RowFilesTest : public ::testing::Test {
+ protected:
+  RowFilesRequest Request(const std::string& text, const models::ModelRows& rows) {
+    const std::string path = dir_.File("rows.jsonl");
+    EXPECT_TRUE(WriteFileAtomic(path, text).ok());
+    RowFilesRequest request;
+    request.files = {path};
+    request.rows = rows;
+    request.tokens = 6;
+    request.vocabulary = 300;
+    request.cache = dir_.File("cache");
+    return request;
+  }
+  std::string Error(const std::string& text, const models::ModelRows& rows) {
+    const auto made = MakeRowFiles(Request(text, rows));
+    return made.has_value() ? "" : made.error().message();
+  }
+  static std::vector<int32_t> Values(const std::string& path, const std::string& name) {
+    const auto file = formats::SafetensorsFile::Open(path);
+    EXPECT_TRUE(file.has_value()) << file.error();
+    const formats::SafetensorsEntry* entry = (*file)->Find(name);
+    EXPECT_NE(entry, nullptr) << name;
+    const auto bytes = (*file)->data(*entry);
+    std::vector<int32_t> values(bytes.size() / sizeof(int32_t));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  static models::ModelRows Pairs() {
+    return {.kind = models::SampleKind::kPair, .target_tokens = 3, .padding = 0};
+  }
+  static models::ModelRows Labelled() {
+    return {.kind = models::SampleKind::kLabelled, .labels = 2, .label_names = {"bad", "good"}};
+  }
+
+  TempDir dir_ = TempDir::Make("mw-rows").value();
+};
+
+TEST_F(RowFilesTest, PairsHaveTheirEndAndPadding) {
+  const RowFilesRequest request = Request(
+      "{\"source\": \"ab\", \"target\": \"c\"}\n\n{\"input\": \"abcdefg\", \"output\": \"\"}\n",
+      Pairs());
+  const auto made = MakeRowFiles(request);
+  ASSERT_TRUE(made.has_value()) << made.error();
+  ASSERT_EQ(made->paths.size(), 1u);
+  EXPECT_EQ(made->cut, 1);
+  // A byte is its value and 3; 1 ends a text, also one that was cut.
+  EXPECT_THAT(Values(made->paths[0], "source"),
+              ElementsAre(100, 101, 1, 0, 0, 0, 100, 101, 102, 103, 104, 1));
+  EXPECT_THAT(Values(made->paths[0], "target"), ElementsAre(102, 1, 0, 1, 0, 0));
+  const auto again = MakeRowFiles(request);
+  ASSERT_TRUE(again.has_value()) << again.error();
+  EXPECT_EQ(again->made, 0) << "rows are made once";
+  EXPECT_EQ(again->paths, made->paths);
+}
+
+TEST_F(RowFilesTest, LabelledTextsHaveTypesAndALabel) {
+  const auto made = MakeRowFiles(Request("{\"text\": \"a\", \"label\": 1}\n"
+                                         "{\"text\": \"a\", \"text_pair\": \"b\", \"label\": \"bad\"}",
+                                         Labelled()));
+  ASSERT_TRUE(made.has_value()) << made.error();
+  EXPECT_THAT(Values(made->paths[0], "tokens"), ElementsAre(2, 100, 1, 0, 0, 0, 2, 100, 1, 101, 1, 0));
+  EXPECT_THAT(Values(made->paths[0], "types"), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0));
+  EXPECT_THAT(Values(made->paths[0], "label"), ElementsAre(1, 0));
+}
+
+TEST_F(RowFilesTest, ErrorsNameFileAndLine) {
+  const std::string good = "{\"source\": \"a\", \"target\": \"b\"}\n";
+  EXPECT_THAT(Error(good + "{", Pairs()), HasSubstr("rows.jsonl: JSON at line 2: is no JSON object"));
+  EXPECT_THAT(Error(good + "\n{\"source\": \"a\"}", Pairs()),
+              HasSubstr("line 3: has no texts \"source\" and \"target\""));
+  EXPECT_THAT(Error("{\"text\": \"a\"}", Labelled()), HasSubstr("and \"label\""));
+  EXPECT_THAT(Error("{\"text\": \"a\", \"label\": 2}", Labelled()),
+              HasSubstr("\"label\" is 2; it must be a number from 0 to 1, or a name"));
+  EXPECT_THAT(Error("{\"text\": \"a\", \"label\": \"ugly\"}", Labelled()), HasSubstr("ugly"));
+  EXPECT_THAT(Error("\n", Pairs()), HasSubstr("has no line of JSON"));
+  RowFilesRequest small = Request(good, Pairs());
+  small.vocabulary = 50;
+  EXPECT_THAT(MakeRowFiles(small).error().message(), HasSubstr("has the token 100"));
+}
+
+TEST_F(RowFilesTest, AnotherFormatIsRefusedByTheModelsName) {
+  models::Model model;
+  model.name = "t5";
+  model.rows = Pairs();
+  config::JobConfig config;
+  EXPECT_THAT(CheckRowFormat(config, model).message(),
+              HasSubstr("model 't5' is trained on pairs of texts: training.dataset_format"));
+  config.dataset_format = "jsonl";
+  EXPECT_TRUE(CheckRowFormat(config, model).ok());
+  config.dataset_path = dir_.File("rows.jsonl");
+  EXPECT_THAT(FindRows(config, model).error().message(), HasSubstr("training.dataset_path = "));
+}
+
+}  // namespace
+}  // namespace meshwright::cli
