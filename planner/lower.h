@@ -26,7 +26,7 @@ struct LowerInput {
   std::vector<StageSchedule> schedule;  // per stage
   int microbatches = 1;
   PlanScope scope = PlanScope::kAllDevices;
-  int64_t copies_bytes = 0;  // room for copies of what is in the host's memory (planner/tiers.h)
+  int64_t copies_bytes = 0;  // room for copies of what is in a farther memory (planner/tiers.h)
   const mesh::Topology* topology = nullptr;  // whose devices hold the programs; null: not checked
 };
 
