@@ -86,6 +86,19 @@ void AddMemory(CLI::App& command, MemoryArgs& memory) {
                   "another one; 0: what they can")
       ->check(kMemoryMib)
       ->capture_default_str();
+  command.add_option("--scratch-dir", memory.scratch_dir,
+                     "Folder of a disk for what jobs keep there (parallelism.optimizer_memory = "
+                     "\"disk\"), in files that end with the job; none: no job may");
+  command
+      .add_option("--scratch-mib", memory.scratch_mib,
+                  "Of that disk for all devices of a worker; 0: as it has room")
+      ->check(kMemoryMib)
+      ->capture_default_str();
+  command
+      .add_option("--disk-mib-per-s", memory.disk_mib_per_s,
+                  "As --host-link-mib-per-s, of that disk")
+      ->check(kMemoryMib)
+      ->capture_default_str();
 }
 
 void AddPage(CLI::App& command, PageArgs& page) {

@@ -70,6 +70,9 @@ struct ControllerArgs {
 struct MemoryArgs {
   int64_t device_mib = 0;
   int64_t host_link_mib_per_s = 0;
+  std::string scratch_dir;  // empty: nothing is on a disk
+  int64_t scratch_mib = 0;
+  int64_t disk_mib_per_s = 0;
 };
 
 struct WorkerArgs {

@@ -160,7 +160,14 @@ class ClusterStarter {
                                        "--memory-mib",
                                        std::to_string(args_.memory.device_mib),
                                        "--host-link-mib-per-s",
-                                       std::to_string(args_.memory.host_link_mib_per_s)});
+                                       std::to_string(args_.memory.host_link_mib_per_s),
+                                       "--scratch-mib",
+                                       std::to_string(args_.memory.scratch_mib),
+                                       "--disk-mib-per-s",
+                                       std::to_string(args_.memory.disk_mib_per_s)});
+    if (!args_.memory.scratch_dir.empty()) {
+      spec.args.insert(spec.args.end(), {"--scratch-dir", args_.memory.scratch_dir});
+    }
     if (args_.pin) spec.args.push_back("--pin");
     for (const std::string& root : args_.data_roots) {
       spec.args.insert(spec.args.end(), {"--data-root", root});

@@ -51,6 +51,15 @@ Result<worker::Gpus> GpusOf(const WorkerArgs& args) {
   return worker::Gpus();
 }
 
+// Executors have working folders of their own.
+device::Scratch ScratchOf(const MemoryArgs& args) {
+  device::Scratch scratch;
+  if (!args.scratch_dir.empty()) scratch.folder = data::AbsolutePath(args.scratch_dir);
+  scratch.limit_bytes = args.scratch_mib << 20;
+  scratch.bytes_per_s = args.disk_mib_per_s << 20;
+  return scratch;
+}
+
 Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const GlobalArgs& global) {
   worker::AgentOptions options;
   MW_ASSIGN_OR_RETURN(options.controller, ResolveAddress(global, config::ProcessEnvironment));
@@ -78,6 +87,7 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.transport = args.transport;
   options.memory_bytes = args.memory.device_mib << 20;
   options.host_link_bytes_per_s = args.memory.host_link_mib_per_s << 20;
+  options.scratch = ScratchOf(args.memory);
   options.collective_timeout_ms = args.collective_timeout_s * 1000;
   options.executor_end_ms = args.executor_end_s * 1000;
   options.orphan_grace_ms = args.orphan_grace_s * 1000;
@@ -93,6 +103,7 @@ Result<std::string> DeviceProfileOf(const WorkerArgs& args, const worker::Gpus& 
   request.threads = args.threads_per_device;
   request.memory_bytes = args.memory.device_mib << 20;
   request.host_link_bytes_per_s = args.memory.host_link_mib_per_s << 20;
+  request.disk_bytes_per_s = args.memory.disk_mib_per_s << 20;
   request.cache_dir = CacheDir("profiles");
   request.lock_path = profile::MeasuringLockPath();
   request.machine = profile::MachineDescription(BuildDescription());

@@ -31,9 +31,8 @@ constexpr ForeignKey kForeignKeys[] = {
     {"training", "deterministic", "leave it out: the same layout gives the same bits"},
     {"training", "gc_freq", "leave it out: nothing is garbage collected here"},
     {"training", "enable_cpu_offload",
-     "write parallelism.optimizer_memory = \"host\", and parallelism.weights_memory = \"host\" "
-     "where "
-     "that is not enough"},
+     "write parallelism.optimizer_memory = \"auto\", and the same for weights_memory, "
+     "gradients_memory and activations_memory where that is not enough"},
     {"optimizer", "implementation", "leave it out: there is one implementation"},
     {"lr_scheduler", "decay_ratio", "write lr_scheduler.total_steps, where the decay ends"},
     {"lr_scheduler", "min_lr_factor",

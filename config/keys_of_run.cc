@@ -13,21 +13,35 @@ std::vector<ConfigKey> DeviceKeys() {
        MW_AT(parallel.overlap), KeyKind::kSwitch},
       {"parallelism",
        "optimizer_memory",
-       "Where the optimizer's state is between two updates; host: in the memory of the worker's "
-       "host, "
-       "from where it comes in chunks while others are updated.",
+       "Where the optimizer's state is between two updates; host, disk: in the memory of the "
+       "worker's host, or in a file of it, from where it comes in chunks while others are updated; "
+       "auto: the nearest of these with which the job fits.",
        MW_AT(parallel.optimizer_memory),
        KeyKind::kChoice,
-       {"device", "host"}},
+       {"device", "host", "disk", "auto"}},
       {"parallelism",
        "weights_memory",
-       "Where weights are while nothing reads them; host: in the memory of the worker's host, from "
-       "where a few layers at a time come for each microbatch.",
+       "Where weights are while nothing reads them; host, disk, auto: as optimizer_memory; a few "
+       "layers at a time come for each microbatch.",
        MW_AT(parallel.weights_memory),
        KeyKind::kChoice,
-       {"device", "host"}},
+       {"device", "host", "disk", "auto"}},
+      {"parallelism",
+       "gradients_memory",
+       "Where gradients wait for the rest of the step and for the update; host: in the memory of "
+       "the worker's host where a device has no room for them; auto: as optimizer_memory.",
+       MW_AT(parallel.gradients_memory),
+       KeyKind::kChoice,
+       {"device", "host", "auto"}},
+      {"parallelism",
+       "activations_memory",
+       "Where that waits which the forward keeps for the backward; host, auto: as "
+       "gradients_memory.",
+       MW_AT(parallel.activations_memory),
+       KeyKind::kChoice,
+       {"device", "host", "auto"}},
       {"parallelism", "offload_chunk_bytes",
-       "What comes from the host's memory at a time, about; a device holds three of them at most.",
+       "What comes from another memory at a time, about; a device holds three of them at most.",
        MW_AT(parallel.offload_chunk_bytes)},
       {"parallelism",
        "device",

@@ -286,6 +286,27 @@ Status CheckPinTexts(const ParallelSpec& parallel) {
   return OkStatus();
 }
 
+// Where a kind may be; what lives for a part of a step only is not worth a disk.
+Status CheckMemories(const ParallelSpec& parallel) {
+  struct Kind {
+    const char* field;
+    const std::string* memory;
+    bool state;
+  };
+  for (const Kind& kind :
+       {Kind{"parallel.optimizer_memory", &parallel.optimizer_memory, true},
+        Kind{"parallel.weights_memory", &parallel.weights_memory, true},
+        Kind{"parallel.gradients_memory", &parallel.gradients_memory, false},
+        Kind{"parallel.activations_memory", &parallel.activations_memory, false}}) {
+    const std::string& memory = *kind.memory;
+    const bool known = memory == "device" || memory == "host" || memory == "auto";
+    if (known || (kind.state && memory == "disk")) continue;
+    return InvalidField(kind.field, fmt::format("is '{}'; known: device, host, {}auto", memory,
+                                                kind.state ? "disk, " : ""));
+  }
+  return OkStatus();
+}
+
 Status CheckParallel(const ParallelSpec& parallel) {
   MW_TRY(CheckPinTexts(parallel));
   MW_TRY(CheckRange("parallel.data", static_cast<double>(parallel.data), 0, 1 << 16));
@@ -311,12 +332,7 @@ Status CheckParallel(const ParallelSpec& parallel) {
   }
   MW_TRY(CheckRange("parallel.offload_chunk_bytes",
                     static_cast<double>(parallel.offload_chunk_bytes), 1, 1e12));
-  for (const auto& [field, memory] :
-       {std::pair("parallel.optimizer_memory", &parallel.optimizer_memory),
-        std::pair("parallel.weights_memory", &parallel.weights_memory)}) {
-    if (*memory == "device" || *memory == "host") continue;
-    return InvalidField(field, fmt::format("is '{}'; known: device, host", *memory));
-  }
+  MW_TRY(CheckMemories(parallel));
   static const std::set<std::string> modes = {"auto", "none", "gathers", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {
     return InvalidField("parallel.recompute", fmt::format("is '{}'; known: {}", parallel.recompute,

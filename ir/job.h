@@ -75,11 +75,13 @@ struct ParallelSpec {
   // Tokens whose logits exist at a time, at least; 0: what is worth it on the devices
   // (planner/step_pieces.h).
   int64_t head_block_tokens = 0;
-  // Where the optimizer's state, and weights, are while nothing reads them: "device" | "host"
-  // (planner/tiers.h).
+  // Where each kind is while nothing reads it: "device" | "host" | of state also "disk" | "auto": the
+  // nearest of these with which the job fits (planner/tiers.h, search/choose_memory.h).
   std::string optimizer_memory = "device";
   std::string weights_memory = "device";
-  int64_t offload_chunk_bytes = 32 << 20;  // what comes from the host's memory at a time, about
+  std::string gradients_memory = "device";
+  std::string activations_memory = "device";
+  int64_t offload_chunk_bytes = 32 << 20;  // what comes from there at a time, about
   // "cpu", "cuda", or "auto": GPUs where the cluster has enough of them and they compute the job.
   std::string device = "auto";
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;

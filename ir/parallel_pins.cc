@@ -45,6 +45,8 @@ constexpr std::array kPins = {
     Pin{"head_block_tokens", "parallelism.head_block_tokens", &P::head_block_tokens},
     Pin{"optimizer_memory", "parallelism.optimizer_memory", &P::optimizer_memory},
     Pin{"weights_memory", "parallelism.weights_memory", &P::weights_memory},
+    Pin{"gradients_memory", "parallelism.gradients_memory", &P::gradients_memory},
+    Pin{"activations_memory", "parallelism.activations_memory", &P::activations_memory},
     Pin{"offload_chunk_bytes", "parallelism.offload_chunk_bytes", &P::offload_chunk_bytes},
     Pin{"device", "parallelism.device", &P::device},
 };

@@ -89,7 +89,26 @@ const char* MemoryKindName(MemoryKind kind) {
   return "invalid";
 }
 
-const char* SpaceName(Space space) { return space == Space::kHost ? "host" : "device"; }
+const char* SpaceName(Space space) {
+  switch (space) {
+    case Space::kDevice:
+      return "device";
+    case Space::kHost:
+      return "host";
+    case Space::kDisk:
+      return "disk";
+  }
+  return "invalid";
+}
+
+int64_t HostArenaBytes(const Program& program) {
+  int64_t bytes = 0;
+  for (const Slot& slot : program.slots) {
+    if (slot.persistent || slot.space != Space::kHost) continue;
+    bytes = std::max(bytes, slot.offset_bytes + slot.type.bytes());
+  }
+  return bytes;
+}
 
 InPlaceChains FindInPlaceChains(const Graph& executable) {
   const std::vector<int> last_readers = LastReaders(executable);

@@ -6,8 +6,8 @@
 //                              in place (donated)
 //   SEND  slot, box -> channel a tile of a cross-mesh transfer
 //   RECV  slot, box <- channel fills a tile; the slot is defined once its tiles cover it
-//   PREFETCH host slot -> slot  copies what the host's memory holds into a slot of the device
-//   OFFLOAD  slot -> host slot  copies it back
+//   PREFETCH far slot -> slot  copies what another memory holds into a slot of the device
+//   OFFLOAD  slot -> far slot  copies it there
 //   FREE  slots[]              ends their life; their bytes may be reused by later slots
 //
 // Within a RUN an output may take bytes of a transient input, when the last node that reads the
@@ -16,9 +16,11 @@
 //
 // A slot is a tensor with a fixed place. Persistent slots (weights, optimizer state) are found by
 // name in the job's persistent memory and outlive the program; transient slots have an offset in
-// the program's arena. A persistent slot may live in the memory of the host (Space): no RUN and no
-// message touches it there, they have a transient copy, and what is written to a copy is given back
-// before the copy ends. Within a RUN, the executable's temporaries live in [workspace_offset,
+// the program's arena. A persistent slot may live in the memory of the host or on a disk (Space),
+// a transient one in that of the host, at an offset of its own arena there: no RUN and no message
+// touches such a far slot, they have a transient copy on the device, and what is written to a copy
+// is given back before the copy ends. A transient far slot comes alive with the first OFFLOAD to it;
+// from its FREE on the copies that hold the same are all there is. Within a RUN, the executable's temporaries live in [workspace_offset,
 // +workspace_bytes) of the arena, by ir::PlanWorkspace. All devices of a stage share their
 // executables; the device's mesh coordinates resolve groups and sharded dims at load.
 //
@@ -29,6 +31,7 @@
 //     slot s0 : f32[64,64] persistent weights "wte" part [64,0:64,64] of [128,64]
 //     slot s1 : f32[64,64] persistent host optimizer "opt.m/wte" part [64,0:64,64] of [128,64]
 //     slot s7 : f32[2,16] transient activations @256 "stage0/f/%12"
+//     slot s8 : f32[2,16] transient host activations @0 "host/stage0/f/%12"
 //     channel c0 out to 5 capacity 2 bytes 4096 "step/c/3-5"
 //     channel c1 in from 1 capacity 2 bytes 4096 "step/c/1-3"
 //     RUN e0 mb=0 (s0, s1) -> (s7)
@@ -70,7 +73,7 @@ namespace meshwright::ir {
 enum class Opcode : uint8_t { kRun, kSend, kRecv, kFree, kPrefetch, kOffload };
 inline constexpr int kOpcodeCount = static_cast<int>(Opcode::kOffload) + 1;
 
-// Copies between the memories of the host and the device.
+// Copies between the device's memory and a farther one.
 constexpr bool IsTierCopy(Opcode op) { return op == Opcode::kPrefetch || op == Opcode::kOffload; }
 
 // A box of a tensor: per dim an offset and a size. Empty vectors: the whole tensor.
@@ -102,16 +105,17 @@ enum class MemoryKind : uint8_t {
 };
 const char* MemoryKindName(MemoryKind kind);  // "weights", "gradients", ...
 
-// The memory that a persistent slot lives in.
-enum class Space : uint8_t { kDevice, kHost };
-const char* SpaceName(Space space);  // "device", "host"
+// The memory that a slot lives in, from near to far.
+enum class Space : uint8_t { kDevice, kHost, kDisk };
+inline constexpr size_t kSpaceCount = 3;
+const char* SpaceName(Space space);  // "device", "host", "disk"
 
 struct Slot {
   TensorType type;
   bool persistent = false;
   MemoryKind kind = MemoryKind::kActivations;
-  Space space = Space::kDevice;  // of a persistent slot
-  int64_t offset_bytes = 0;      // in the arena; transient slots only, 64-byte aligned
+  Space space = Space::kDevice;  // transient slots: never kDisk
+  int64_t offset_bytes = 0;      // in its space's arena; transient slots only, 64-byte aligned
   std::string name;              // persistent: the key in the job's memory; transient: for people
   // Persistent slots and outputs: which part of the logical tensor this device holds (whole when
   // empty).
@@ -180,6 +184,9 @@ struct Program {
   const Slot& slot(SlotId id) const { return slots[CheckedIndex(id, slots.size())]; }
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+// What the transient slots of the host's memory take there.
+int64_t HostArenaBytes(const Program& program);
 
 // Values that share memory: a node that may work in place (ir::InPlaceOperand) writes its result
 // over a temporary that nothing else reads from then on. All values of a chain live where its last

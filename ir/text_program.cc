@@ -47,9 +47,11 @@ std::string FormatHeader(const Program& p) {
 }
 
 std::string FormatSlot(const Slot& slot) {
+  const std::string space =
+      slot.space == Space::kDevice ? "" : fmt::format(" {}", SpaceName(slot.space));
   std::string text =
       fmt::format("{} {}{} {}", slot.type.ToString(), slot.persistent ? "persistent" : "transient",
-                  slot.space == Space::kHost ? " host" : "", MemoryKindName(slot.kind));
+                  space, MemoryKindName(slot.kind));
   if (!slot.persistent || slot.offset_bytes != 0) text += fmt::format(" @{}", slot.offset_bytes);
   text += " " + QuoteText(slot.name);
   if (!slot.global_dims.empty() || !slot.box.offset.empty() || !slot.box.size.empty()) {
@@ -266,7 +268,9 @@ class ProgramParser {
     MW_ASSIGN_OR_RETURN(slot.type, lexer_.Type());
     slot.persistent = lexer_.Take("persistent");
     if (!slot.persistent) MW_TRY(lexer_.Expect("transient"));
-    if (slot.persistent && lexer_.Take("host")) slot.space = Space::kHost;
+    for (const Space far : {Space::kHost, Space::kDisk}) {
+      if (lexer_.Take(SpaceName(far))) slot.space = far;
+    }
     MW_ASSIGN_OR_RETURN(slot.kind, ParseKind(lexer_));
     if (lexer_.Take("@")) {
       MW_ASSIGN_OR_RETURN(slot.offset_bytes, lexer_.Int());

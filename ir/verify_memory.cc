@@ -140,26 +140,28 @@ Status SlotStates::Occupy(SlotId id, const Instruction* run, size_t output) {
   const Slot& slot = p_.slot(id);
   const int64_t begin = slot.offset_bytes;
   const int64_t end = begin + slot.type.bytes();
-  if (begin < p_.workspace_offset + p_.workspace_bytes && p_.workspace_offset < end &&
+  const bool on_device = slot.space == Space::kDevice;
+  std::map<int64_t, SlotId>& live = LiveIn(slot.space);
+  if (on_device && begin < p_.workspace_offset + p_.workspace_bytes && p_.workspace_offset < end &&
       p_.workspace_bytes > 0) {
     return InvalidArgument(fmt::format("s{} overlaps the workspace", id.value()));
   }
-  auto it = live_by_offset_.lower_bound(begin);
-  if (it != live_by_offset_.begin()) {
+  auto it = live.lower_bound(begin);
+  if (it != live.begin()) {
     const Slot& before = p_.slot(std::prev(it)->second);
     if (before.offset_bytes + before.type.bytes() > begin) --it;
   }
-  while (it != live_by_offset_.end() && it->first < end) {
+  while (it != live.end() && it->first < end) {
     const SlotId other = it->second;
     if (run == nullptr || !MayOverwrite(*run, output, other)) {
       return InvalidArgument(
           fmt::format("s{} and s{} are alive in the same bytes", id.value(), other.value()));
     }
     At(other).life = Life::kOverwritten;
-    it = live_by_offset_.erase(it);
+    it = live.erase(it);
   }
-  MW_CHECK(!live_by_offset_.contains(begin)) << "s" << id << " lies where another slot begins";
-  live_by_offset_.emplace(begin, id);
+  MW_CHECK(!live.contains(begin)) << "s" << id << " lies where another slot begins";
+  live.emplace(begin, id);
   return OkStatus();
 }
 
@@ -283,11 +285,15 @@ Status SlotStates::Offload(const Instruction& copy) {
   MW_TRY(RequireLive(id));
   State& state = At(id);
   State& host = At(home);
-  const std::string& name = p_.slot(home).name;
+  const bool begins = !p_.slot(home).persistent && host.life == Life::kDead;
+  const std::string_view name = p_.slot(home).persistent ? p_.slot(home).name
+                                : begins                 ? state.content.name
+                                                         : host.content.name;
   if (state.content.name != name || (state.home.valid() && state.home != home)) {
     return InvalidArgument(fmt::format("s{} holds \"{}\", s{} is \"{}\"", id.value(),
                                        state.content.name, home.value(), name));
   }
+  if (begins) MW_TRY(Begin(home, state));
   if (!state.home.valid()) {  // made by a RUN
     if (host.held_version != host.version) {
       return InvalidArgument(
@@ -302,6 +308,23 @@ Status SlotStates::Offload(const Instruction& copy) {
   return OkStatus();
 }
 
+Status SlotStates::Begin(SlotId far, const State& copy) {
+  MW_CHECK(!copy.home.valid()) << "a copy of s" << copy.home << " is given to s" << far;
+  MW_TRY(Occupy(far));
+  State& state = At(far);
+  state = State();
+  state.life = Life::kLive;
+  state.content = copy.content;
+  return OkStatus();
+}
+
+void SlotStates::Detach(SlotId far) {
+  const State& home = At(far);
+  for (State& copy : states_) {
+    if (copy.home == far && copy.version == home.version) copy.home = SlotId();
+  }
+}
+
 Status SlotStates::Free(const Instruction& free) {
   for (SlotId id : free.inputs) {
     const State& copy = At(id);
@@ -313,8 +336,10 @@ Status SlotStates::Free(const Instruction& free) {
                         id.value(), copy.home.value()));
       }
     }
+    const Space space = p_.slot(id).space;
+    if (space != Space::kDevice) Detach(id);
     if (copy.life == Life::kLive) {
-      live_by_offset_.erase(p_.slot(id).offset_bytes);
+      LiveIn(space).erase(p_.slot(id).offset_bytes);
     } else if (copy.life != Life::kOverwritten) {
       MW_TRY(RequireLive(id));
     }

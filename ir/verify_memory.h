@@ -40,8 +40,8 @@ class SlotStates {
   Status Send(const Instruction& send, Content& content);
   // A tile arrives.
   Status Receive(const Instruction& recv, const Content& content);
-  // A copy of what the host's memory holds comes alive; it is given back before it ends, if it was
-  // written.
+  // A copy of what a far slot holds comes alive; it is given back before it ends, if it was written
+  // and the far slot is alive.
   Status Prefetch(const Instruction& copy);
   Status Offload(const Instruction& copy);
   Status Free(const Instruction& free);
@@ -59,11 +59,11 @@ class SlotStates {
     AccessKey last_write{-1, -1, -1};
     std::vector<Box> tiles;  // received so far, while filling
     int64_t filled_elements = 0;
-    // Of a copy: the slot of the host's memory. Writing one makes a new version of the slot, which
+    // Of a copy: the far slot. Writing one makes a new version of the slot, which
     // makes every other copy old; the slot holds it when the copy was given back.
     SlotId home;
     int64_t version = 0;
-    int64_t held_version = 0;  // of a slot of the host's memory
+    int64_t held_version = 0;  // of a far slot
   };
 
   State& At(SlotId id) { return states_[id.index()]; }
@@ -74,6 +74,10 @@ class SlotStates {
   Status RequireLive(SlotId id) const;
   // A copy was written.
   void MakeVersion(State& copy);
+  // A transient far slot gets what the copy holds for the first time.
+  Status Begin(SlotId far, const State& copy);
+  // A far slot ends: copies of its last version are on their own.
+  void Detach(SlotId far);
   Status CheckInput(const Instruction& run, size_t input);
   Status Replace(SlotId id, const AccessKey& key, std::string_view name);
   // Marks the slot alive after checking that no other live slot has its bytes; those of inputs of
@@ -81,11 +85,15 @@ class SlotStates {
   Status Occupy(SlotId id, const Instruction* run = nullptr, size_t output = 0);
   bool MayOverwrite(const Instruction& run, size_t output, SlotId other) const;
   Status AddTile(SlotId id, const Box& box);
+  std::map<int64_t, SlotId>& LiveIn(Space space) {
+    return space == Space::kHost ? live_on_host_ : live_by_offset_;
+  }
 
   const Program& p_;
   const std::vector<std::shared_ptr<const ExecutableFacts>>& facts_;
   std::vector<State> states_;
-  std::map<int64_t, SlotId> live_by_offset_;  // transient slots
+  std::map<int64_t, SlotId> live_by_offset_;  // transient slots of the device
+  std::map<int64_t, SlotId> live_on_host_;    // and of the host's memory
 };
 
 }  // namespace meshwright::ir

@@ -94,9 +94,8 @@ class ProgramChecker {
     for (size_t i = 0; i < p_.slots.size(); ++i) {
       const Slot& slot = p_.slots[i];
       MW_TRY(CheckType(slot.type).WithContext(fmt::format("slot s{}", i)));
-      if (slot.space == Space::kHost && !slot.persistent) {
-        return InvalidArgument(
-            fmt::format("slot s{}: only what is persistent is in the host's memory", i));
+      if (slot.space == Space::kDisk && !slot.persistent) {
+        return InvalidArgument(fmt::format("slot s{}: only what is persistent is on a disk", i));
       }
       if (slot.persistent) {
         if (slot.name.empty() || !names.insert(slot.name).second) {
@@ -105,13 +104,14 @@ class ProgramChecker {
         }
         continue;
       }
+      const int64_t arena_bytes = slot.space == Space::kHost ? kMaxArenaBytes : p_.arena_bytes;
       const bool fits = slot.offset_bytes >= 0 && slot.offset_bytes % kSlotAlignmentBytes == 0 &&
-                        slot.offset_bytes <= p_.arena_bytes &&
-                        slot.type.bytes() <= p_.arena_bytes - slot.offset_bytes;
+                        slot.offset_bytes <= arena_bytes &&
+                        slot.type.bytes() <= arena_bytes - slot.offset_bytes;
       if (!fits) {
         return InvalidArgument(fmt::format(
             "slot s{}: {} bytes at {} must be 64-byte aligned and inside the arena of {} bytes", i,
-            slot.type.bytes(), slot.offset_bytes, p_.arena_bytes));
+            slot.type.bytes(), slot.offset_bytes, arena_bytes));
       }
     }
     for (const Program::Report& report : p_.reports) {
@@ -119,6 +119,10 @@ class ProgramChecker {
         return InvalidArgument(
             fmt::format("report \"{}\" reads s{}, which is not a slot with a scalar", report.name,
                         report.slot.value()));
+      }
+      if (p_.slot(report.slot).space == Space::kDisk) {
+        return InvalidArgument(fmt::format("report \"{}\" reads s{}, which is on the disk",
+                                           report.name, report.slot.value()));
       }
     }
     for (const Program::Report& output : p_.outputs) MW_TRY(CheckOutput(output));
@@ -196,7 +200,7 @@ class ProgramChecker {
     }
     int64_t total = p_.arena_bytes;
     for (const Slot& slot : p_.slots) {
-      if (!slot.persistent || slot.space == Space::kHost) continue;
+      if (!slot.persistent || slot.space != Space::kDevice) continue;
       if (__builtin_add_overflow(total, slot.type.bytes(), &total)) {
         total = std::numeric_limits<int64_t>::max();
         break;
@@ -258,9 +262,9 @@ class ProgramChecker {
     if (!InRange(id, p_.slots)) {
       return InvalidArgument(fmt::format("{}: s{} is not a slot", what, id.value()));
     }
-    if (p_.slot(id).space == Space::kHost) {
-      return InvalidArgument(fmt::format(
-          "{}: s{} is in the host's memory: PREFETCH it, and run with the copy", what, id.value()));
+    if (p_.slot(id).space != Space::kDevice) {
+      return InvalidArgument(fmt::format("{}: s{} is {}: PREFETCH it, and run with the copy", what,
+                                         id.value(), PlaceOf(p_.slot(id).space)));
     }
     if (p_.slot(id).type == type) return OkStatus();
     return InvalidArgument(fmt::format("{}: s{} is {}, the executable has {}", what, id.value(),
@@ -269,9 +273,9 @@ class ProgramChecker {
 
   Status CheckTransfer(const Instruction& transfer) const {
     if (!InRange(transfer.slot, p_.slots)) return InvalidArgument("no such slot");
-    if (p_.slot(transfer.slot).space == Space::kHost) {
-      return InvalidArgument(fmt::format("s{} is in the host's memory: PREFETCH or OFFLOAD it",
-                                         transfer.slot.value()));
+    if (p_.slot(transfer.slot).space != Space::kDevice) {
+      return InvalidArgument(fmt::format("s{} is {}: PREFETCH or OFFLOAD it", transfer.slot.value(),
+                                         PlaceOf(p_.slot(transfer.slot).space)));
     }
     if (!InRange(transfer.channel, p_.channels)) return InvalidArgument("no such channel");
     const ChannelEnd& channel = p_.channels[transfer.channel.index()];
@@ -286,20 +290,25 @@ class ProgramChecker {
                                        channel.max_message_bytes));
   }
 
-  // Between a persistent slot of the host's memory and a transient one of the same type.
+  static const char* PlaceOf(Space space) {
+    return space == Space::kDisk ? "on the disk" : "in the host's memory";
+  }
+
+  // Between a slot of a farther memory and a transient one of the device of the same type.
   Status CheckTierCopy(const Instruction& copy) const {
     if (copy.inputs.size() != 1 || copy.outputs.size() != 1 || !InRange(copy.inputs[0], p_.slots) ||
         !InRange(copy.outputs[0], p_.slots)) {
       return InvalidArgument("copies one slot to one slot");
     }
     const bool fetches = copy.op == Opcode::kPrefetch;
-    const Slot& host = p_.slot(fetches ? copy.inputs[0] : copy.outputs[0]);
+    const Slot& far = p_.slot(fetches ? copy.inputs[0] : copy.outputs[0]);
     const Slot& device = p_.slot(fetches ? copy.outputs[0] : copy.inputs[0]);
-    if (host.space != Space::kHost || device.persistent) {
-      return InvalidArgument("copies between a slot of the host's memory and a transient one");
+    if (far.space == Space::kDevice || device.space != Space::kDevice || device.persistent) {
+      return InvalidArgument(
+          "copies between a slot of the host's memory or a disk and a transient one of the device");
     }
-    if (host.type == device.type) return OkStatus();
-    return InvalidArgument(fmt::format("\"{}\" is {}, its copy {}", host.name, host.type.ToString(),
+    if (far.type == device.type) return OkStatus();
+    return InvalidArgument(fmt::format("\"{}\" is {}, its copy {}", far.name, far.type.ToString(),
                                        device.type.ToString()));
   }
 

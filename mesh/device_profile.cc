@@ -177,6 +177,7 @@ Status CheckDeviceProfile(const DeviceProfile& profile) {
   }
   MW_TRY(CheckLink(profile, "process", profile.links.process));
   MW_TRY(CheckLink(profile, "memory", profile.links.memory));
+  MW_TRY(CheckLink(profile, "disk", profile.links.disk));
   return CheckLink(profile, "host", profile.links.host);
 }
 

@@ -18,6 +18,7 @@
 //   rate product bf16 33554432:4.1e12 268435456:2.62e13
 //   link host 2.1e-06 4.5e-11     # seconds per message, seconds per byte
 //   link memory 1e-05 4.2e-11     # between the memories of the host and the device
+//   link disk 1e-04 5e-10         # between the worker's disk and the device
 //   host_bytes_per_s 31000000000
 //   host_compute_share 0.87
 //
@@ -78,6 +79,7 @@ struct MeasuredLinks {
   std::optional<LinkCost> process;  // devices of one worker
   std::optional<LinkCost> host;     // workers of one host
   std::optional<LinkCost> memory;   // of the host, for a device
+  std::optional<LinkCost> disk;     // of the worker, for a device
   friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
 };
 

@@ -111,12 +111,13 @@ Status ReadRate(LineReader& line, DeviceProfile& profile) {
 
 Status ReadLink(LineReader& line, MeasuredLinks& links) {
   const std::string_view name = line.Word();
-  if (name != "process" && name != "host" && name != "memory") {
-    return line.Wrong(fmt::format("unknown link '{}'; known: process, host, memory", name));
+  if (name != "process" && name != "host" && name != "memory" && name != "disk") {
+    return line.Wrong(fmt::format("unknown link '{}'; known: process, host, memory, disk", name));
   }
   std::optional<LinkCost>& link = name == "process" ? links.process
-                                  : name == "host"  ? links.host
-                                                    : links.memory;
+                                  : name == "host"    ? links.host
+                                  : name == "memory"  ? links.memory
+                                                      : links.disk;
   if (link) return line.Wrong(fmt::format("link {} was given before", name));
   link.emplace();
   MW_ASSIGN_OR_RETURN(link->alpha_s, line.Number<double>(line.Word(), "seconds per message"));
@@ -205,7 +206,7 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
     text += fmt::format("host_compute_share {}\n", profile.host_compute_share);
   }
   return text + link("process", profile.links.process) + link("host", profile.links.host) +
-         link("memory", profile.links.memory);
+         link("memory", profile.links.memory) + link("disk", profile.links.disk);
 }
 
 Result<DeviceProfile> ParseDeviceProfile(std::string_view text) {

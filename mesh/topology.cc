@@ -122,6 +122,7 @@ void TakeMeasuredLinks(Topology& topology) {
   for (const auto& [name, profiles] : ProfilesOfHosts(topology)) {
     topology.hosts[name].links = {MedianLink(profiles, &MeasuredLinks::process),
                                   MedianLink(profiles, &MeasuredLinks::host),
+                                  {},
                                   {}};
   }
 }

@@ -180,7 +180,7 @@ PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
   }
   const auto users = graph.Users();
   for (size_t n = graph.nodes.size(); n-- > 0;) {
-    if (parts[n] > 0 || given[n]) continue;
+    if (wanted[n] > 0 || given[n]) continue;
     int first = 0;
     for (const ValueId value : graph.nodes[n].outputs) {
       for (const NodeId user : users[value]) {
@@ -188,7 +188,7 @@ PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
         first = first == 0 ? part + 1 : std::min(first, part + 1);
       }
     }
-    parts[n] = std::max(0, first - 1);
+    parts[n] = std::max(parts[n], first - 1);
   }
   return parts;
 }

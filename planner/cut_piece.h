@@ -20,7 +20,8 @@ namespace meshwright::planner {
 using PartOfNode = std::vector<int>;
 
 // Parts for nodes that are wanted in one (`wanted`: > 0; 0: anywhere): what depends on such a node
-// follows it, what only later parts read goes to the first that does, the rest is in part 0.
+// follows it, what only later parts read goes to the first that does (so that it does not wait for
+// them), the rest is in part 0.
 PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted);
 
 // The pieces, in order; parts without nodes have none. Adds tensors to the partition. The first

@@ -293,7 +293,9 @@ class Forecaster {
     };
     costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
-    costs.tier = [this](int device) { return TierLinkOf(model_.ProfileOf(device)); };
+    costs.tier = [this](int device, ir::Space far) {
+      return TierLinkOf(model_.ProfileOf(device), far);
+    };
     core_uses_ = CoreUses(topology_);
     costs.cores = [this](int device) { return core_uses_[static_cast<size_t>(device)]; };
     return costs;
@@ -362,8 +364,10 @@ class Forecaster {
 
 }  // namespace
 
-mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile) {
+mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile, ir::Space far) {
   constexpr mesh::LinkCost kCopied = {2e-6, 2e-10};
+  constexpr mesh::LinkCost kDisk = {1e-4, 5e-10};
+  if (far == ir::Space::kDisk) return profile.links.disk.value_or(kDisk);
   return profile.links.memory.value_or(kCopied);
 }
 

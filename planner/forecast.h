@@ -35,7 +35,7 @@ std::vector<CoreUse> CoreUses(const mesh::Topology& topology);
 
 // Between the device's memory and its host's. Where a profile does not know it: what a core copies
 // when another one computes, for a device that is a CPU.
-mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile);
+mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile, ir::Space far);
 
 struct Traffic {
   double bytes = 0;    // received, all devices

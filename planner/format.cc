@@ -79,31 +79,35 @@ std::string MemoryTable(const Plan& plan) {
   return text;
 }
 
-int64_t CopiedBytes(const ir::Program& program) {
+// To and from a farther memory.
+int64_t CopiedBytes(const ir::Program& program, ir::Space far) {
   int64_t bytes = 0;
   for (const ir::Instruction& instruction : program.instructions) {
     if (!ir::IsTierCopy(instruction.op)) continue;
-    bytes += program.slot(instruction.inputs[0]).type.bytes();
+    const bool fetches = instruction.op == ir::Opcode::kPrefetch;
+    const SlotId id = fetches ? instruction.inputs[0] : instruction.outputs[0];
+    if (program.slot(id).space == far) bytes += program.slot(id).type.bytes();
   }
   return bytes;
 }
 
-// What is in the memory of the hosts, of the device that has most there; empty: nothing.
-std::string HostMemoryText(const Plan& plan) {
+// What is in a farther memory, of the device that has most there; empty: nothing.
+std::string FarMemoryText(const Plan& plan, ir::Space far) {
   int64_t most_bytes = 0;
   std::string text;
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     int64_t bytes = 0;
     std::string kinds;
-    for (const auto& [kind, of_kind] : plan.memory[i].host_bytes) {
+    for (const auto& [kind, of_kind] : plan.memory[i].Far(far).bytes) {
       bytes += of_kind;
       kinds += fmt::format("{}{} {} MiB", kinds.empty() ? "" : ", ", ir::MemoryKindName(kind),
                            Mib(of_kind));
     }
     if (bytes <= most_bytes) continue;
     most_bytes = bytes;
-    text = fmt::format("In the host's memory, per device: {}; {} MiB are copied in a step.\n",
-                       kinds, Mib(CopiedBytes(plan.Main()[i])));
+    text = fmt::format("{}, per device: {}; {} MiB are copied in a step.\n",
+                       far == ir::Space::kDisk ? "On the disk" : "In the host's memory", kinds,
+                       Mib(CopiedBytes(plan.Main()[i], far)));
   }
   return text;
 }
@@ -118,8 +122,9 @@ std::string ZeroText(const Plan& plan) {
 
 std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons) {
   std::string text =
-      fmt::format("plan: {}\n{}\n{}\n{}\n{}{}{}", plan.layout.ToString(), reasons, StageTable(plan),
-                  ParamTable(plan), MemoryTable(plan), ZeroText(plan), HostMemoryText(plan));
+      fmt::format("plan: {}\n{}\n{}\n{}\n{}{}", plan.layout.ToString(), reasons, StageTable(plan),
+                  ParamTable(plan), MemoryTable(plan), ZeroText(plan));
+  for (const ir::Space far : {ir::Space::kHost, ir::Space::kDisk}) text += FarMemoryText(plan, far);
   const auto schedule = MakeStepSchedule(plan.layout, /*backward=*/true);
   if (schedule.has_value() && plan.layout.pipeline > 1) {
     text += "\n";

@@ -22,8 +22,8 @@ int64_t AlignUp(int64_t bytes) {
   return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-// Live transient bytes by kind at the peak.
-std::map<ir::MemoryKind, int64_t> TransientPeak(const ir::Program& program) {
+// Live transient bytes by kind at the peak of a memory.
+std::map<ir::MemoryKind, int64_t> TransientPeak(const ir::Program& program, ir::Space space) {
   struct Change {
     int tick = 0;
     int64_t bytes = 0;
@@ -33,7 +33,7 @@ std::map<ir::MemoryKind, int64_t> TransientPeak(const ir::Program& program) {
   std::vector<Change> changes;
   for (size_t s = 0; s < program.slots.size(); ++s) {
     const ir::Slot& slot = program.slots[s];
-    if (slot.persistent || spans.last[s] < 0) continue;
+    if (slot.persistent || spans.last[s] < 0 || slot.space != space) continue;
     changes.push_back({spans.first[s], slot.type.bytes(), slot.kind});
     changes.push_back({spans.last[s] + 1, -slot.type.bytes(), slot.kind});
   }
@@ -201,6 +201,38 @@ SlotSpans SpansOf(const ir::Program& program) {
   return spans;
 }
 
+namespace {
+
+void AddPersistent(const ir::Slot& slot, DeviceMemory& memory) {
+  const int64_t bytes = slot.type.bytes();
+  if (slot.space == ir::Space::kDevice) {
+    memory.bytes[slot.kind] += bytes;
+    memory.total_bytes += AlignUp(bytes);
+    return;
+  }
+  FarMemory& far = slot.space == ir::Space::kHost ? memory.host : memory.disk;
+  far.bytes[slot.kind] += bytes;
+  far.total_bytes += AlignUp(bytes);
+}
+
+// Of the program that puts most there.
+void AddHostArena(const std::vector<const ir::Program*>& programs, FarMemory& host) {
+  const ir::Program* largest = nullptr;
+  int64_t most_bytes = 0;
+  for (const ir::Program* program : programs) {
+    const int64_t bytes = ir::HostArenaBytes(*program);
+    if (bytes > most_bytes) largest = program;
+    most_bytes = std::max(most_bytes, bytes);
+  }
+  if (largest == nullptr) return;
+  for (const auto& [kind, bytes] : TransientPeak(*largest, ir::Space::kHost)) {
+    host.bytes[kind] += bytes;
+  }
+  host.total_bytes += AlignUp(most_bytes);
+}
+
+}  // namespace
+
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   DeviceMemory memory;
   std::set<std::string> counted;
@@ -209,13 +241,7 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   bool apart = false;
   for (const ir::Program* program : programs) {
     for (const ir::Slot& slot : program->slots) {
-      if (!slot.persistent || !counted.insert(slot.name).second) continue;
-      if (slot.space == ir::Space::kHost) {
-        memory.host_bytes[slot.kind] += slot.type.bytes();
-        continue;
-      }
-      memory.bytes[slot.kind] += slot.type.bytes();
-      memory.total_bytes += AlignUp(slot.type.bytes());
+      if (slot.persistent && counted.insert(slot.name).second) AddPersistent(slot, memory);
     }
     AddScratch(*program, scratch);
     apart = apart || program->overlap == ir::OverlapMode::kOn;
@@ -223,7 +249,8 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   }
   if (!largest) return memory;
   const int64_t scratch_bytes = apart ? scratch.Apart() : scratch.Together();
-  for (const auto& [kind, bytes] : TransientPeak(*largest)) memory.bytes[kind] += bytes;
+  AddHostArena(programs, memory.host);
+  for (const auto& [kind, bytes] : TransientPeak(*largest, ir::Space::kDevice)) memory.bytes[kind] += bytes;
   memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
   memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);
   return memory;

@@ -13,10 +13,20 @@
 
 namespace meshwright::planner {
 
+// Of a device in a farther memory.
+struct FarMemory {
+  std::map<ir::MemoryKind, int64_t> bytes;  // at the fullest moment
+  int64_t total_bytes = 0;                  // what a worker allocates there
+};
+
 struct DeviceMemory {
-  std::map<ir::MemoryKind, int64_t> bytes;       // at the fullest moment
-  int64_t total_bytes = 0;                       // arena + persistent
-  std::map<ir::MemoryKind, int64_t> host_bytes;  // persistent, in the host's memory
+  std::map<ir::MemoryKind, int64_t> bytes;  // at the fullest moment
+  int64_t total_bytes = 0;                  // arena + persistent
+  FarMemory host;
+  FarMemory disk;
+
+  // REQUIRES: not kDevice.
+  const FarMemory& Far(ir::Space space) const { return space == ir::Space::kHost ? host : disk; }
 };
 
 // When transient slots hold something, on a clock that ticks once per node of a RUN and once per
@@ -35,7 +45,8 @@ SlotSpans SpansOf(const ir::Program& program);
 // the bytes by kind at the node when most is live. total_bytes is what a worker allocates for a
 // device: persistent bytes, the largest arena, and the scratch in which collectives pack buckets
 // and blocks (a part of the workspace). Not in it: what kernels keep for themselves, such as the
-// tiles of a matmul, and the buffers of the transports.
+// tiles of a matmul, and the buffers of the transports. Of a farther memory: what is persistent
+// there, and what the program that needs most puts there for a part of a step.
 DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
 
 // total_bytes of the device that needs most; 0: of none.

@@ -19,7 +19,7 @@ std::vector<BytesByKind> BytesPerTick(const ir::Program& program, const SlotSpan
   std::vector<BytesByKind> ticks(static_cast<size_t>(spans.end) + 2);
   for (size_t s = 0; s < program.slots.size(); ++s) {
     const ir::Slot& slot = program.slots[s];
-    if (slot.space == ir::Space::kHost) continue;
+    if (slot.space != ir::Space::kDevice) continue;
     if (slot.persistent) {
       ticks[0][KindOf(slot)] += slot.type.bytes();
     } else if (spans.last[s] >= 0) {

@@ -473,34 +473,48 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
 
 namespace {
 
-// A refusal for memory says what the host's would do.
+// What a refusal for memory offers, from what costs least.
+struct OfferedMemory {
+  const char* field;
+  std::string ir::ParallelSpec::* memory;
+};
+constexpr OfferedMemory kOffered[] = {
+    {"parallelism.optimizer_memory", &ir::ParallelSpec::optimizer_memory},
+    {"parallelism.weights_memory", &ir::ParallelSpec::weights_memory},
+    {"parallelism.gradients_memory", &ir::ParallelSpec::gradients_memory},
+    {"parallelism.activations_memory", &ir::ParallelSpec::activations_memory},
+};
+
+// A refusal for memory says what the host's would do: with as few kinds there as fit.
 Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
                              const mesh::Topology& topology, const Layout& layout, PlanScope scope,
                              const ShardingChooser& choose) {
-  if (refusal.code() != StatusCode::kResourceExhausted || job.trained() == nullptr ||
-      job.parallel.optimizer_memory == "host") {
+  if (refusal.code() != StatusCode::kResourceExhausted || job.trained() == nullptr) {
     return Fail(std::move(refusal));
   }
   ir::JobRequest with_host = job;
-  with_host.parallel.optimizer_memory = "host";
-  const Result<Plan> plan = MakePlanOf(with_host, topology, layout, scope, choose);
-  if (!plan.has_value()) return Fail(std::move(refusal));
-  int64_t device_bytes = 0;
-  int64_t host_bytes = 0;
-  for (const DeviceMemory& memory : plan->memory) {
-    int64_t of_host = 0;
-    for (const auto& [kind, bytes] : memory.host_bytes) of_host += bytes;
-    device_bytes = std::max(device_bytes, memory.total_bytes);
-    host_bytes = std::max(host_bytes, of_host);
+  std::string keys;
+  for (const OfferedMemory& offered : kOffered) {
+    if (job.parallel.*offered.memory != "device") continue;
+    with_host.parallel.*offered.memory = "host";
+    keys += fmt::format("{}{} = \"host\"", keys.empty() ? "" : ", ", offered.field);
+    const Result<Plan> plan = MakePlanOf(with_host, topology, layout, scope, choose);
+    if (!plan.has_value()) continue;
+    int64_t device_bytes = 0;
+    int64_t host_bytes = 0;
+    for (const DeviceMemory& memory : plan->memory) {
+      device_bytes = std::max(device_bytes, memory.total_bytes);
+      host_bytes = std::max(host_bytes, memory.host.total_bytes);
+    }
+    constexpr double kMib = 1048576.0;
+    return Fail(Status(refusal.code(),
+                       fmt::format("{}. It fits with {}: {:.1f} MiB of a device, {:.1f} MiB of its "
+                                   "host's memory, which come and go in each step",
+                                   refusal.message(), keys,
+                                   static_cast<double>(device_bytes) / kMib,
+                                   static_cast<double>(host_bytes) / kMib)));
   }
-  constexpr double kMib = 1048576.0;
-  return Fail(Status(
-      refusal.code(),
-      fmt::format(
-          "{}. It fits with parallelism.optimizer_memory = \"host\": {:.1f} MiB of a device, "
-          "{:.1f} MiB of its host's memory, of which all comes and goes once a step",
-          refusal.message(), static_cast<double>(device_bytes) / kMib,
-          static_cast<double>(host_bytes) / kMib)));
+  return Fail(std::move(refusal));
 }
 
 }  // namespace

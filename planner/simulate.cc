@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <queue>
@@ -21,8 +22,9 @@ namespace {
 struct DeviceState : DeviceTime {
   size_t next = 0;                     // instruction
   double begin_s = 0;                  // of the RUN that it is in
-  double tier_free_s = 0;              // when its last copy between memories is made
+  std::array<double, ir::kSpaceCount> tier_free_s{};  // when its last copy of each memory is made
   std::map<SlotId, double> fetched_s;  // copies that no RUN has waited for
+  std::map<SlotId, double> written_s;  // when the last RUN that wrote a slot was done
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
 };
@@ -83,6 +85,11 @@ class Replay {
         groups_(setup.groups.size()),
         host_of_(programs.size(), -1),
         threads_of_(programs.size(), 1) {
+    for (const ir::Program& program : programs) {
+      gives_back_.push_back(std::any_of(
+          program.instructions.begin(), program.instructions.end(),
+          [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; }));
+    }
     for (size_t g = 0; g < groups_.size(); ++g) {
       groups_[g].joined.resize(setup.groups[g].members.size());
     }
@@ -165,14 +172,24 @@ class Replay {
   void CopyBetweenTiers(size_t d) {
     DeviceState& device = devices_[d];
     const ir::Instruction& copy = Current(d);
+    const bool fetches = copy.op == ir::Opcode::kPrefetch;
+    const ir::Slot& far = programs_[d].slot(fetches ? copy.inputs[0] : copy.outputs[0]);
     double seconds = 0;
     if (costs_.tier) {
-      const mesh::LinkCost link = costs_.tier(programs_[d].device.value());
-      const int64_t bytes = programs_[d].slot(copy.inputs[0]).type.bytes();
-      seconds = link.alpha_s + static_cast<double>(bytes) * link.seconds_per_byte;
+      const mesh::LinkCost link = costs_.tier(programs_[d].device.value(), far.space);
+      seconds = link.alpha_s + static_cast<double>(far.type.bytes()) * link.seconds_per_byte;
     }
-    device.tier_free_s = std::max(device.tier_free_s, device.now_s) + seconds;
-    if (copy.op == ir::Opcode::kPrefetch) device.fetched_s[copy.outputs[0]] = device.tier_free_s;
+    double& free_s = device.tier_free_s[static_cast<size_t>(far.space)];
+    const auto written = device.written_s.find(copy.inputs[0]);
+    const bool known = !fetches && written != device.written_s.end();
+    free_s = std::max(free_s, known ? written->second : device.now_s) + seconds;
+    if (fetches) device.fetched_s[copy.outputs[0]] = free_s;
+  }
+
+  // When what a RUN wrote may leave.
+  void NoteWritten(size_t d, double time_s) {
+    if (!gives_back_[d]) return;
+    for (const SlotId id : Current(d).outputs) devices_[d].written_s[id] = time_s;
   }
 
   // Until the copies that a RUN reads are there.
@@ -353,6 +370,7 @@ class Replay {
         {programs_[d].device.value(), static_cast<int>(device.next), device.begin_s, time_s});
     CountInFlight(d, CurrentExecutable(d).piece);
     device.now_s = time_s;
+    NoteWritten(d, time_s);
     ++device.next;
     ready_.push_back(d);
   }
@@ -388,7 +406,10 @@ class Replay {
 
   void Summarize() {
     for (const DeviceState& device : devices_) {
-      result_.makespan_s = std::max({result_.makespan_s, device.now_s, device.tier_free_s});
+      result_.makespan_s = std::max(result_.makespan_s, device.now_s);
+      for (const double free_s : device.tier_free_s) {
+        result_.makespan_s = std::max(result_.makespan_s, free_s);
+      }
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];
@@ -408,6 +429,7 @@ class Replay {
   std::vector<HostState> hosts_;
   std::vector<int> host_of_;     // per program: of hosts_; -1: cores of its own
   std::vector<int> threads_of_;  // per program
+  std::vector<bool> gives_back_;  // per program: it has an OFFLOAD
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t sequence_ = 0;
   std::vector<size_t> ready_;  // devices that may advance

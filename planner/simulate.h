@@ -6,9 +6,9 @@
 // has collectives waits for the devices that differ in the collectives' axes; they begin together
 // and end together, after the last of them.
 //
-// Copies between the memories of host and device are made one after the other beside what computes,
-// in the order of the list; a RUN waits for the copies of its slots, an OFFLOAD for the RUNs
-// before.
+// Copies between a device's memory and a farther one are made one after the other beside what
+// computes, in the order of the list, those of each memory beside those of another; a RUN waits for
+// the copies of its slots, an OFFLOAD for the last RUN that wrote its slot.
 //
 // Devices that share the cores of a host slow one another: while the devices that run have more
 // threads than the host has cores, each advances at cores / threads of its speed (processor
@@ -46,8 +46,8 @@ struct SimulationCosts {
   std::function<double(const ir::Program&, const ir::Executable&)> run_s;
   // Of a message between two devices, as Program::device numbers them; not set: none.
   std::function<mesh::LinkCost(int from, int to)> link;
-  // Of a copy between the memories of the host and this device; not set: none.
-  std::function<mesh::LinkCost(int device)> tier;
+  // Of a copy between a farther memory and this device; not set: none.
+  std::function<mesh::LinkCost(int device, ir::Space far)> tier;
   // Not set: every device has cores of its own.
   std::function<CoreUse(int device)> cores;
   // Programs stand for others that do the same at the same time: members of groups may be missing.

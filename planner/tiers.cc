@@ -19,45 +19,53 @@ using ir::Instruction;
 using ir::Opcode;
 using ir::Space;
 
-// Per node the params of the host that it reads, or makes.
-std::vector<std::set<TensorIndex>> HostParamsOf(const Piece& piece, const Partition& partition) {
+// Per node the far tensors that it reads, or makes.
+std::vector<std::set<TensorIndex>> FarTensorsOf(const Piece& piece, const Partition& partition) {
   const ir::Graph& graph = *piece.graph;
-  const auto on_host = [&](TensorIndex tensor) {
-    return partition.tensors[tensor].space == Space::kHost;
+  const auto is_far = [&](TensorIndex tensor) {
+    return partition.tensors[tensor].space != Space::kDevice;
   };
   std::vector<std::set<TensorIndex>> touched(graph.nodes.size());
   const auto users = graph.Users();
   const std::vector<NodeId> inputs = graph.NodesOf(ir::Op::kInput);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!on_host(piece.inputs[i])) continue;
+    if (!is_far(piece.inputs[i])) continue;
     for (const NodeId user : users[graph.node(inputs[i]).outputs[0]]) {
       touched[user.index()].insert(piece.inputs[i]);
     }
   }
   for (size_t o = 0; o < graph.outputs.size(); ++o) {
-    if (!on_host(piece.outputs[o])) continue;
+    if (!is_far(piece.outputs[o])) continue;
     touched[graph.value(graph.outputs[o].value).producer.index()].insert(piece.outputs[o]);
   }
   return touched;
 }
 
-// The chunk of each node that touches the host's memory, from 1; 0: it does not.
+// The chunk of each node that touches a far tensor, from 1; 0: it does not.
 std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int64_t chunk_bytes) {
   MW_CHECK(chunk_bytes > 0) << "chunks of " << chunk_bytes << " bytes";
   std::vector<int> chunks(piece.graph->nodes.size(), 0);
-  const auto touched = HostParamsOf(piece, partition);
+  const auto touched = FarTensorsOf(piece, partition);
+  std::set<TensorIndex> held;  // by the chunk
   int chunk = 0;
   int64_t room = 0;
   for (size_t n = 0; n < touched.size(); ++n) {
     if (touched[n].empty()) continue;
-    int64_t bytes = 0;
-    for (const TensorIndex tensor : touched[n]) {
-      bytes += partition.tensors[tensor].local_type.bytes();
-    }
+    const auto bytes_of_new = [&] {
+      int64_t bytes = 0;
+      for (const TensorIndex tensor : touched[n]) {
+        if (!held.contains(tensor)) bytes += partition.tensors[tensor].local_type.bytes();
+      }
+      return bytes;
+    };
+    int64_t bytes = bytes_of_new();
     if (chunk == 0 || bytes > room) {
       ++chunk;
       room = chunk_bytes;
+      held.clear();
+      bytes = bytes_of_new();
     }
+    held.insert(touched[n].begin(), touched[n].end());
     room -= bytes;
     chunks[n] = chunk;
   }
@@ -71,9 +79,10 @@ class CopyAdder {
 
   void Run(int64_t room_bytes) {
     FindUses();
-    residency_ = PlanResidency(uses_, bytes_, room_bytes);
+    TakeResidency(PlanResidency(uses_, bytes_, room_bytes));
     std::vector<Instruction> with_copies;
-    size_t ahead = 0;  // where the copies of the next RUN go
+    std::vector<Instruction> late;  // go behind the next RUN
+    size_t ahead = 0;               // where the copies of the next RUN go
     size_t turn = 0;
     for (Instruction& instruction : program_.instructions) {
       if (instruction.op != Opcode::kRun) {
@@ -81,14 +90,15 @@ class CopyAdder {
         continue;
       }
       std::vector<Instruction> before;
-      std::vector<Instruction> behind;
-      UseCopies(turn++, instruction, before, behind);
+      std::vector<Instruction> behind = std::exchange(late, {});
+      UseCopies(turn++, instruction, before, behind, late);
       with_copies.insert(with_copies.begin() + static_cast<int64_t>(ahead), before.begin(),
                          before.end());
       ahead = with_copies.size();
       with_copies.push_back(std::move(instruction));
       with_copies.insert(with_copies.end(), behind.begin(), behind.end());
     }
+    MW_CHECK(late.empty()) << program_.name << " gives something to the host behind its last RUN";
     program_.instructions = std::move(with_copies);
   }
 
@@ -97,55 +107,120 @@ class CopyAdder {
     SlotId slot;
     bool filled = false;
   };
-
-  bool OnHost(SlotId id) const { return program_.slot(id).space == Space::kHost; }
+  struct Use {
+    size_t turn = 0;
+    bool fetched = false;
+    bool reads = false;
+    bool writes = false;
+  };
+  // A far slot. What is not persistent is made on the device, in the slot that the list names, and
+  // has a far one from the first time that it goes.
+  struct Item {
+    SlotId named;
+    SlotId home;
+    bool persistent = true;
+    bool made = false;  // the slot that is named has been used
+    std::vector<Use> uses;
+    size_t next = 0;  // of these
+    Copy copy;        // that is there
+  };
 
   void FindUses() {
     for (const Instruction& run : program_.instructions) {
       if (run.op != Opcode::kRun) continue;
-      std::vector<size_t>& turn = uses_.emplace_back();
-      const auto use = [&](SlotId id) {
-        if (!OnHost(id)) return;
-        const auto [at, fresh] = items_.try_emplace(id, items_.size());
-        if (fresh) bytes_.push_back(program_.slot(id).type.bytes());
-        const size_t item = at->second;
-        if (std::find(turn.begin(), turn.end(), item) == turn.end()) turn.push_back(item);
-      };
-      for (const SlotId id : run.inputs) use(id);
-      for (const SlotId id : run.outputs) use(id);
+      const size_t turn = uses_.size();
+      uses_.emplace_back();
+      for (const SlotId id : run.inputs) FindUse(turn, id).reads = true;
+      for (const SlotId id : run.outputs) FindUse(turn, id).writes = true;
     }
-    copies_.resize(items_.size());
+    for (Item& item : items_) {
+      ir::Slot& slot = program_.slots[item.named.index()];
+      item.persistent = slot.persistent;
+      if (item.persistent) item.home = item.named;
+      if (!item.persistent) slot.space = Space::kDevice;
+    }
+  }
+
+  void TakeResidency(const Residency& residency) {
+    std::vector<size_t> next(items_.size(), 0);  // use of each
+    for (size_t turn = 0; turn < uses_.size(); ++turn) {
+      for (size_t i = 0; i < uses_[turn].size(); ++i) {
+        const size_t item = uses_[turn][i];
+        items_[item].uses[next[item]++].fetched = residency.fetched[turn][i];
+      }
+    }
+  }
+
+  // What is near is nothing to remember.
+  Use& FindUse(size_t turn, SlotId id) {
+    if (program_.slot(id).space == Space::kDevice) return near_;
+    const auto [at, fresh] = index_.try_emplace(id, items_.size());
+    if (fresh) {
+      bytes_.push_back(program_.slot(id).type.bytes());
+      items_.emplace_back().named = id;
+    }
+    std::vector<Use>& uses = items_[at->second].uses;
+    if (uses.empty() || uses.back().turn != turn) {
+      uses.push_back({turn});
+      uses_[turn].push_back(at->second);
+    }
+    return uses.back();
   }
 
   void UseCopies(size_t turn, Instruction& run, std::vector<Instruction>& before,
-                 std::vector<Instruction>& behind) {
+                 std::vector<Instruction>& behind, std::vector<Instruction>& late) {
     MW_CHECK(turn < uses_.size()) << program_.name << " runs more than was counted";
-    for (size_t i = 0; i < uses_[turn].size(); ++i) {
-      if (residency_.fetched[turn][i]) copies_[uses_[turn][i]] = {};
-    }
-    std::set<SlotId> read;  // what is written and not read has a new copy
+    for (const size_t item : uses_[turn]) BeginUse(item, turn, before);
     for (SlotId& id : run.inputs) {
-      if (!OnHost(id)) continue;
-      Copy& copy = CopyOf(id);
-      if (!copy.filled) before.push_back(MakeCopy(Opcode::kPrefetch, id, copy.slot));
-      read.insert(id);
-      copy.filled = true;
-      id = copy.slot;
+      const auto found = index_.find(id);
+      if (found != index_.end()) id = items_[found->second].copy.slot;
     }
     for (SlotId& id : run.outputs) {
-      if (!OnHost(id)) continue;
-      if (!read.contains(id)) copies_[items_.at(id)] = {};
-      Copy& copy = CopyOf(id);
-      copy.filled = true;
-      behind.push_back(MakeCopy(Opcode::kOffload, copy.slot, id));
-      id = copy.slot;
+      const auto found = index_.find(id);
+      if (found == index_.end()) continue;
+      Item& item = items_[found->second];
+      id = item.copy.slot;
+      GiveBack(item, behind, late);
+    }
+    for (const size_t item : uses_[turn]) ++items_[item].next;
+  }
+
+  void BeginUse(size_t index, size_t turn, std::vector<Instruction>& before) {
+    Item& item = items_[index];
+    MW_CHECK(item.next < item.uses.size() && item.uses[item.next].turn == turn)
+        << "item " << index << " is not used by RUN " << turn;
+    const Use& use = item.uses[item.next];
+    // What is written and not read has a new copy.
+    if (use.fetched || !item.copy.slot.valid() || !use.reads) item.copy = NewCopy(item);
+    if (use.reads && !item.copy.filled) {
+      MW_CHECK(item.home.valid()) << "s" << item.named << " is read before it is made";
+      before.push_back(MakeCopy(Opcode::kPrefetch, item.home, item.copy.slot));
+    }
+    item.copy.filled = true;
+  }
+
+  // Of an item that this turn writes.
+  void GiveBack(Item& item, std::vector<Instruction>& behind, std::vector<Instruction>& late) {
+    if (item.persistent) {
+      behind.push_back(MakeCopy(Opcode::kOffload, item.copy.slot, item.home));
+    } else if (ComesBack(item)) {
+      if (!item.home.valid()) item.home = AddSlot(item.named, Space::kHost);
+      late.push_back(MakeCopy(Opcode::kOffload, item.copy.slot, item.home));
     }
   }
 
-  Copy& CopyOf(SlotId home) {
-    Copy& copy = copies_[items_.at(home)];
-    if (!copy.slot.valid()) copy.slot = AddSlot(home);
-    return copy;
+  // Whether what is there now is read again after it has left.
+  static bool ComesBack(const Item& item) {
+    for (size_t i = item.next + 1; i < item.uses.size(); ++i) {
+      if (item.uses[i].fetched) return item.uses[i].reads;
+      if (item.uses[i].writes) return false;
+    }
+    return false;
+  }
+
+  Copy NewCopy(Item& item) {
+    if (!item.persistent && !std::exchange(item.made, true)) return {item.named, false};
+    return {AddSlot(item.named, Space::kDevice), false};
   }
 
   static Instruction MakeCopy(Opcode op, SlotId from, SlotId to) {
@@ -156,39 +231,88 @@ class CopyAdder {
     return copy;
   }
 
-  SlotId AddSlot(SlotId home) {
+  SlotId AddSlot(SlotId of, Space space) {
     const SlotId id(static_cast<int32_t>(program_.slots.size()));
     ir::Slot slot;
-    slot.type = program_.slot(home).type;
-    slot.kind = program_.slot(home).kind;
-    slot.name = fmt::format("copy/{}", program_.slot(home).name);
+    slot.type = program_.slot(of).type;
+    slot.kind = program_.slot(of).kind;
+    slot.space = space;
+    slot.name = fmt::format("{}/{}", space == Space::kDevice ? "copy" : SpaceName(space),
+                            program_.slot(of).name);
     program_.slots.push_back(std::move(slot));
     return id;
   }
 
   ir::Program& program_;
-  std::map<SlotId, size_t> items_;  // slots of the host's memory
-  std::vector<int64_t> bytes_;      // of them
+  std::map<SlotId, size_t> index_;  // of items, by the slot that the list names
+  std::vector<Item> items_;
+  std::vector<int64_t> bytes_;  // of them
   std::vector<std::vector<size_t>> uses_;
-  Residency residency_;
-  std::vector<Copy> copies_;  // that are there
+  Use near_;
 };
 
-}  // namespace
-
-Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
-  const bool optimizer = wanted.optimizer_memory == "host";
-  const bool weights = wanted.weights_memory == "host";
-  if (!optimizer && !weights) return OkStatus();
-  for (StageTensor& tensor : partition.tensors) {
-    if (tensor.role != TensorRole::kParam) continue;
-    const bool moves = (optimizer && tensor.kind == ir::MemoryKind::kOptimizer) ||
-                       (weights && tensor.kind == ir::MemoryKind::kWeights);
-    if (moves) tensor.space = Space::kHost;
+// What a message or a report names, which no copy stands for.
+std::set<TensorIndex> NamedElsewhere(const Partition& partition) {
+  std::set<TensorIndex> named;
+  for (const Import& import : partition.imports) {
+    named.insert(import.source);
+    named.insert(import.destination);
   }
+  for (const Report& report : partition.reports) named.insert(report.tensor);
+  for (const Report& output : partition.outputs) named.insert(output.tensor);
+  return named;
+}
+
+// What an earlier piece leaves for a backward.
+std::set<TensorIndex> KeptForBackward(const Partition& partition) {
+  std::set<TensorIndex> kept;
+  std::map<TensorIndex, const Piece*> maker;
+  for (const Piece& piece : partition.pieces) {
+    for (const TensorIndex tensor : piece.outputs) maker.emplace(tensor, &piece);
+  }
+  for (const Piece& piece : partition.pieces) {
+    if (piece.key.phase != ir::Phase::kBackward) continue;
+    for (const TensorIndex tensor : piece.inputs) {
+      const auto made = maker.find(tensor);
+      if (made != maker.end() && made->second != &piece) kept.insert(tensor);
+    }
+  }
+  return kept;
+}
+
+void MarkParams(const ir::ParallelSpec& wanted, Partition& partition) {
+  for (StageTensor& tensor : partition.tensors) {
+    const bool state =
+        tensor.kind == ir::MemoryKind::kOptimizer || tensor.kind == ir::MemoryKind::kWeights;
+    if (tensor.role == TensorRole::kParam && state) tensor.space = SpaceOf(wanted, tensor.kind);
+  }
+}
+
+// Scalars are not worth a copy.
+bool IsTensor(const StageTensor& tensor) { return tensor.local_type.rank() > 0; }
+
+void MarkActivations(const std::set<TensorIndex>& named, Partition& partition) {
+  for (const TensorIndex index : KeptForBackward(partition)) {
+    StageTensor& tensor = partition.tensors[index];
+    const bool kept = tensor.role == TensorRole::kMicrobatch &&
+                      tensor.kind == ir::MemoryKind::kActivations && IsTensor(tensor);
+    if (kept && !named.contains(index)) tensor.space = Space::kHost;
+  }
+}
+
+// `first`: those before it are as they should be.
+void MarkGradients(TensorIndex first, const std::set<TensorIndex>& named, Partition& partition) {
+  for (auto i = first; i.index() < partition.tensors.size(); i = TensorIndex(i.value() + 1)) {
+    StageTensor& tensor = partition.tensors[i];
+    if (tensor.role == TensorRole::kParam || tensor.kind != ir::MemoryKind::kGradients) continue;
+    if (IsTensor(tensor) && !named.contains(i)) tensor.space = Space::kHost;
+  }
+}
+
+Status CutIntoChunks(int64_t chunk_bytes, Partition& partition) {
   std::vector<Piece> pieces;
   for (Piece& piece : partition.pieces) {
-    const std::vector<int> chunks = ChunkNodes(piece, partition, wanted.offload_chunk_bytes);
+    const std::vector<int> chunks = ChunkNodes(piece, partition, chunk_bytes);
     if (std::all_of(chunks.begin(), chunks.end(), [](int chunk) { return chunk == 0; })) {
       pieces.push_back(std::move(piece));
       continue;
@@ -201,9 +325,52 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
   return OkStatus();
 }
 
+Space ParseSpace(const std::string& memory) {
+  for (const Space space : {Space::kHost, Space::kDisk}) {
+    if (memory == ir::SpaceName(space)) return space;
+  }
+  return Space::kDevice;
+}
+
+}  // namespace
+
+Space SpaceOf(const ir::ParallelSpec& wanted, ir::MemoryKind kind) {
+  switch (kind) {
+    case ir::MemoryKind::kOptimizer:
+      return ParseSpace(wanted.optimizer_memory);
+    case ir::MemoryKind::kWeights:
+      return ParseSpace(wanted.weights_memory);
+    case ir::MemoryKind::kGradients:
+      return ParseSpace(wanted.gradients_memory);
+    case ir::MemoryKind::kActivations:
+      return ParseSpace(wanted.activations_memory);
+    case ir::MemoryKind::kWorkspace:
+    case ir::MemoryKind::kOther:
+      return Space::kDevice;
+  }
+  return Space::kDevice;
+}
+
+Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
+  MarkParams(wanted, partition);
+  const std::set<TensorIndex> named = NamedElsewhere(partition);
+  if (SpaceOf(wanted, ir::MemoryKind::kActivations) == Space::kHost) {
+    MarkActivations(named, partition);
+  }
+  const bool gradients = SpaceOf(wanted, ir::MemoryKind::kGradients) == Space::kHost;
+  if (gradients) MarkGradients(TensorIndex(0), named, partition);
+  const auto is_far = [](const StageTensor& tensor) { return tensor.space != Space::kDevice; };
+  if (std::none_of(partition.tensors.begin(), partition.tensors.end(), is_far)) return OkStatus();
+  const TensorIndex cut(static_cast<int32_t>(partition.tensors.size()));
+  MW_TRY(CutIntoChunks(wanted.offload_chunk_bytes, partition));
+  // Gradients that an update hands on from chunk to chunk.
+  if (gradients) MarkGradients(cut, named, partition);
+  return OkStatus();
+}
+
 void AddTierCopies(int64_t room_bytes, ir::Program& program) {
-  const auto on_host = [](const ir::Slot& slot) { return slot.space == Space::kHost; };
-  if (std::none_of(program.slots.begin(), program.slots.end(), on_host)) return;
+  const auto is_far = [](const ir::Slot& slot) { return slot.space != Space::kDevice; };
+  if (std::none_of(program.slots.begin(), program.slots.end(), is_far)) return;
   CopyAdder(program).Run(room_bytes);
 }
 

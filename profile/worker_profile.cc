@@ -256,6 +256,9 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
     const double bytes_per_s = static_cast<double>(request.host_link_bytes_per_s);
     profile.links.memory = mesh::LinkCost{0, 1 / bytes_per_s};
   }
+  if (request.disk_bytes_per_s > 0) {
+    profile.links.disk = mesh::LinkCost{0, 1 / static_cast<double>(request.disk_bytes_per_s)};
+  }
   return mesh::FormatDeviceProfile(profile);
 }
 

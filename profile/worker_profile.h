@@ -32,6 +32,7 @@ struct ProfileRequest {
   int threads = 1;
   int64_t memory_bytes = 0;           // of a device; 0: not known
   int64_t host_link_bytes_per_s = 0;  // that the worker is held to; 0: none
+  int64_t disk_bytes_per_s = 0;       // the same
   std::string cache_dir;              // of profiles; empty: nothing is kept
   // Of all workers that would measure one another; empty: there is no other. One that cannot be
   // had in time costs a line in the log and whatever the others disturb.

@@ -100,6 +100,13 @@ Result<std::unique_ptr<VirtualCluster>> VirtualCluster::StartPlan(planner::Plan 
   options.gpus = gpus;
   options.observer = observer;
   options.fabric.cluster_id = "test";
+  const auto uses_disk = [](const planner::DeviceMemory& memory) {
+    return memory.disk.total_bytes > 0;
+  };
+  if (std::any_of(cluster->plan_.memory.begin(), cluster->plan_.memory.end(), uses_disk)) {
+    MW_ASSIGN_OR_RETURN(cluster->scratch_, TempDir::Make());
+    options.scratch.folder = cluster->scratch_->path();
+  }
   for (size_t i = 0; i < cluster->plan_.Main().size(); ++i) {
     for (const auto& [name, programs] : cluster->plan_.programs) {
       options.programs.push_back(programs[i]);

@@ -7,9 +7,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "ir/job.h"
 #include "planner/plan.h"
@@ -86,6 +88,7 @@ class VirtualCluster {
 
  private:
   planner::Plan plan_;
+  std::optional<TempDir> scratch_;  // where the plan has something on a disk
   std::unique_ptr<worker::JobRuntime> runtime_;
 };
 

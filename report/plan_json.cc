@@ -81,15 +81,17 @@ PlanObject StageObjects(const planner::Plan& plan) {
   return stages;
 }
 
+PlanObject FarKinds(const planner::FarMemory& far) {
+  PlanObject kinds = PlanObject::object();
+  for (const auto& [kind, bytes] : far.bytes) kinds[ir::MemoryKindName(kind)] = bytes;
+  return kinds;
+}
+
 PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topology) {
   const mesh::Topology seen = planner::TopologyOf(plan.layout, topology);
   PlanObject devices = PlanObject::array();
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     const int device = plan.Main()[i].device.value();
-    PlanObject host_kinds = PlanObject::object();
-    for (const auto& [kind, bytes] : plan.memory[i].host_bytes) {
-      host_kinds[ir::MemoryKindName(kind)] = bytes;
-    }
     PlanObject kinds = PlanObject::object();
     for (size_t k = 0; k < planner::kMemoryKindCount; ++k) {
       const auto kind = static_cast<ir::MemoryKind>(k);
@@ -101,7 +103,10 @@ PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topolo
                        {"devices", plan.DevicesOf(plan.Main()[i])},
                        {"stage", plan.Main()[i].stage.value()},
                        {"kinds_bytes", kinds},
-                       {"host_kinds_bytes", host_kinds},
+                       {"host_kinds_bytes", FarKinds(plan.memory[i].host)},
+                       {"host_bytes", plan.memory[i].host.total_bytes},
+                       {"disk_kinds_bytes", FarKinds(plan.memory[i].disk)},
+                       {"disk_bytes", plan.memory[i].disk.total_bytes},
                        {"allocated_bytes", plan.memory[i].total_bytes},
                        {"budget_bytes", budget > 0 ? PlanObject(budget) : PlanObject(nullptr)}});
   }

@@ -96,6 +96,12 @@ class Prober {
     AddShared();
     AddKept();
     AddBoundaries();
+    const auto waits = [](const StageTensor& tensor) {
+      return tensor.kind == ir::MemoryKind::kGradients && tensor.space != ir::Space::kDevice;
+    };
+    const bool gradients_wait =
+        std::any_of(partition_.tensors.begin(), partition_.tensors.end(), waits);
+    for (LayerProbe& probe : probes_) probe.gradients_stay = !gradients_wait;
     return std::move(probes_);
   }
 
@@ -286,7 +292,7 @@ class Prober {
     return param.local_type.elements() * ir::DTypeBytes(dtype);
   }
 
-  // On the device: what comes of the host's at a time is little.
+  // On the device: what comes of a farther memory at a time is little.
   int64_t OptimizerBytesOf(const std::string& param) const {
     int64_t bytes = 0;
     for (const StageTensor& tensor : partition_.tensors) {
@@ -340,6 +346,7 @@ class Prober {
         const StageTensor& tensor = partition_.tensors[index];
         const auto found = readers_.find(index);
         if (tensor.role != planner::TensorRole::kMicrobatch || found == readers_.end()) continue;
+        if (tensor.space != ir::Space::kDevice) continue;
         const Readers& readers = found->second;
         const int64_t bytes = tensor.local_type.bytes();
         if (!forward && !readers.weights.empty()) {

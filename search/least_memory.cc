@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "ir/averages.h"
@@ -14,15 +15,21 @@ namespace meshwright::search {
 namespace {
 
 // What the memory of the hosts would change; empty: nothing.
-std::string HostMemoryText(const ir::JobRequest& job) {
+std::string HostMemoryText(const ir::JobRequest& job, int64_t there) {
   ir::JobRequest with_host = job;
-  with_host.parallel.optimizer_memory = "host";
+  std::string keys;
+  for (const auto& [key, memory] :
+       {std::pair("optimizer_memory", &ir::ParallelSpec::optimizer_memory),
+        std::pair("weights_memory", &ir::ParallelSpec::weights_memory),
+        std::pair("gradients_memory", &ir::ParallelSpec::gradients_memory)}) {
+    if (job.parallel.*memory != "device") continue;
+    with_host.parallel.*memory = "host";
+    keys += fmt::format("{}parallelism.{} = \"host\"", keys.empty() ? "" : ", ", key);
+    if (LeastStateBytes(with_host) <= there) break;
+  }
   const int64_t less = LeastStateBytes(job) - LeastStateBytes(with_host);
   if (less == 0) return "";
-  return fmt::format(
-      ". The optimizer's part of it, {}, can be in the memory of the hosts: "
-      "parallelism.optimizer_memory = \"host\"",
-      FormatBytes(less));
+  return fmt::format(". Of it {} can be in the memory of the hosts: {}", FormatBytes(less), keys);
 }
 
 }  // namespace
@@ -47,8 +54,10 @@ int64_t LeastStateBytes(const ir::JobRequest& job) {
     gradients += type.elements() * gradient_bytes;
     narrow += type.elements() * gradient_bytes;
   }
-  if (job.parallel.weights_memory == "host") weights = narrow = 0;
-  if (job.parallel.optimizer_memory == "host") optimizer = 0;
+  const auto is_near = [](const std::string& memory) { return memory == "device"; };
+  if (!is_near(job.parallel.weights_memory)) weights = narrow = 0;
+  if (!is_near(job.parallel.optimizer_memory)) optimizer = 0;
+  if (!is_near(job.parallel.gradients_memory)) gradients = 0;
   if (job.trained() == nullptr) return weights;
   const int64_t zero = job.parallel.zero;
   const bool open_experts = job.parallel.expert == 0 && CommonExperts(job) > 1;
@@ -79,7 +88,7 @@ Status CheckLeastMemory(const ir::JobRequest& job, const mesh::Topology& topolog
       FormatBytes(needed), topology.devices.size(), FormatBytes(there),
       std::ceil(missing * devices),
       FormatBytes(static_cast<int64_t>(std::ceil(static_cast<double>(needed) / devices))),
-      HostMemoryText(job)));
+      HostMemoryText(job, there)));
 }
 
 }  // namespace meshwright::search

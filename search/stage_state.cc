@@ -112,7 +112,7 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
       count * (WeightBlock(probe.weight_bytes, zero.bytes, zero.master_bytes) +
                Block(probe.copy_bytes, zero.copy_bytes, ZeroKind::kWeights) +
                Block(probe.optimizer_bytes, zero.optimizer_bytes, ZeroKind::kOptimizer));
-  AddGradients(count * OwnGradientBytes(probe, zero, setting_));
+  if (probe.gradients_stay) AddGradients(count * OwnGradientBytes(probe, zero, setting_));
   gradients_.bytes += count * (probe.gradient_bytes - probe.expert_gradient_bytes);
   gradients_.split_bytes += count * (zero.gradient_bytes - zero.expert_bytes);
   gradients_.renewed_bytes += count * (zero.renewed_bytes - zero.expert_renewed_bytes);

@@ -207,6 +207,7 @@ class AgentImpl final : public Agent {
     }
     resources_.memory_bytes = options_.memory_bytes;
     resources_.host_link_bytes_per_s = options_.host_link_bytes_per_s;
+    resources_.scratch = options_.scratch;
     resources_.collective_timeout_ms = options_.collective_timeout_ms;
     resources_.gpus = options_.gpus;
     resources_.blobs = blobs_.get();

@@ -41,6 +41,7 @@ struct AgentOptions {
   // Copies between the memories of host and CPU devices take as long as over such a link; 0: as
   // they take.
   int64_t host_link_bytes_per_s = 0;
+  device::Scratch scratch;
   std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
   HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here

@@ -36,6 +36,8 @@ void AgentMetrics::Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& st
     for (const auto& [kind, bytes] : device.memory_bytes) {
       memory[{local, ir::MemoryKindName(kind)}] = bytes;
     }
+    far_[mesh_gen][{local, ir::SpaceName(ir::Space::kHost)}] = device.host_bytes;
+    far_[mesh_gen][{local, ir::SpaceName(ir::Space::kDisk)}] = device.disk_bytes;
   }
   for (const auto& [labels, total] : instructions) {
     Raise("meshwright_instructions_total", "Instructions run by the device actors, by opcode.",
@@ -56,6 +58,7 @@ void AgentMetrics::Forget(uint64_t mesh_gen) {
   const MutexLock lock(mutex_);
   counted_.erase(mesh_gen);
   memory_.erase(mesh_gen);
+  far_.erase(mesh_gen);
   PublishMemory();
 }
 
@@ -68,16 +71,24 @@ void AgentMetrics::Raise(const char* name, const char* help, const MetricLabels&
 }
 
 void AgentMetrics::PublishMemory() {
-  std::map<std::pair<int, std::string>, int64_t> sums;
-  for (auto& [key, once] : published_) sums[key] = 0;
-  for (const auto& [gen, kinds] : memory_) {
+  Publish("meshwright_device_memory_bytes", "Memory held on a device, by kind.", "kind", memory_,
+          published_);
+  Publish("meshwright_far_memory_bytes",
+          "What a device holds in the memory of the host and on the disk.", "memory", far_,
+          published_far_);
+}
+
+void AgentMetrics::Publish(const char* name, const char* help, const char* label,
+                           const std::map<uint64_t, DeviceBytes>& held, Published& published) {
+  DeviceBytes sums;
+  for (auto& [key, once] : published) sums[key] = 0;
+  for (const auto& [gen, kinds] : held) {
     for (const auto& [key, bytes] : kinds) sums[key] += bytes;
   }
   for (const auto& [key, bytes] : sums) {
-    published_[key] = true;
+    published[key] = true;
     registry_
-        .MakeGauge("meshwright_device_memory_bytes", "Memory held on a device, by kind.",
-                   {{"device", std::to_string(key.first)}, {"kind", key.second}})
+        .MakeGauge(name, help, {{"device", std::to_string(key.first)}, {label, key.second}})
         .Set(static_cast<double>(bytes));
   }
 }

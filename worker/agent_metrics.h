@@ -39,15 +39,23 @@ class AgentMetrics final : public MeshCounters {
  private:
   void Raise(const char* name, const char* help, const MetricLabels& labels, double total)
       MW_REQUIRES(mutex_);
+  // By local device and kind, or memory.
+  using DeviceBytes = std::map<std::pair<int, std::string>, int64_t>;
+  using Published = std::map<std::pair<int, std::string>, bool>;
   void PublishMemory() MW_REQUIRES(mutex_);
+  void Publish(const char* name, const char* help, const char* label,
+               const std::map<uint64_t, DeviceBytes>& held, Published& published)
+      MW_REQUIRES(mutex_);
 
   MetricsRegistry& registry_;
   Mutex mutex_;
   // Per runtime what was already counted, by name and labels.
   std::map<uint64_t, std::map<std::pair<std::string, MetricLabels>, double>> counted_
       MW_GUARDED_BY(mutex_);
-  std::map<uint64_t, std::map<std::pair<int, std::string>, int64_t>> memory_ MW_GUARDED_BY(mutex_);
-  std::map<std::pair<int, std::string>, bool> published_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, DeviceBytes> memory_ MW_GUARDED_BY(mutex_);
+  std::map<uint64_t, DeviceBytes> far_ MW_GUARDED_BY(mutex_);
+  Published published_ MW_GUARDED_BY(mutex_);
+  Published published_far_ MW_GUARDED_BY(mutex_);
   uint64_t current_ MW_GUARDED_BY(mutex_) = 0;
 };
 

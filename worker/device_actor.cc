@@ -16,17 +16,26 @@ namespace {
 // How often a waiting thread looks at its condition without being woken.
 constexpr std::chrono::seconds kWaitSlice{1};
 
-// Of what a persistent slot holds, from `from` on.
-Status ReadBytes(const DeviceMemory::Persistent& entry, const std::byte* from, std::byte* into,
-                 int64_t bytes, device::Staging& staging) {
-  if (entry.space == ir::Space::kDevice) return staging.Read(into, from, bytes);
-  std::memcpy(into, from, static_cast<size_t>(bytes));
+// Of what a persistent slot holds, from byte `from` on.
+Status ReadBytes(const DeviceMemory& memory, const DeviceMemory::Persistent& entry, int64_t from,
+                 std::span<std::byte> into, device::Staging& staging) {
+  switch (entry.space) {
+    case ir::Space::kDevice:
+      return staging.Read(into.data(), memory.Address(entry) + from,
+                          static_cast<int64_t>(into.size()));
+    case ir::Space::kHost:
+      std::memcpy(into.data(), memory.Address(entry) + from, into.size());
+      return OkStatus();
+    case ir::Space::kDisk:
+      return memory.file()->Read(entry.offset_bytes + from, into);
+  }
   return OkStatus();
 }
 
 // Parts that stay in the cache of a core; of a GPU, that its bus is busy with for a while.
 Status CopyInParts(const PersistentCopy& copy, const DeviceMemory::Persistent& entry,
-                   const std::byte* from, const device::Device& device, device::Staging& staging) {
+                   const DeviceMemory& memory, const device::Device& device,
+                   device::Staging& staging) {
   const auto bytes = static_cast<int64_t>(copy.into.size());
   // Where nobody looks at parts a large copy goes past the cache.
   const bool whole = device.kind() == device::Kind::kCpu && !copy.copied;
@@ -34,7 +43,9 @@ Status CopyInParts(const PersistentCopy& copy, const DeviceMemory::Persistent& e
   const int64_t most = whole ? std::max<int64_t>(bytes, 1) : part;
   for (int64_t begin = 0; begin < bytes; begin += most) {
     const int64_t end = std::min(bytes, begin + most);
-    MW_TRY(ReadBytes(entry, from + begin, copy.into.data() + begin, end - begin, staging));
+    MW_TRY(ReadBytes(memory, entry, begin,
+                     copy.into.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+                     staging));
     if (copy.copied) copy.copied(begin, end);
   }
   return OkStatus();
@@ -119,7 +130,7 @@ Result<LaunchRecord> DeviceActor::Run(Order& order) {
               InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is copied to {}", rank(),
                                           copy.slot, entry->type.bytes(), copy.into.size())));
         }
-        MW_TRY(CopyInParts(copy, *entry, memory_.Address(*entry), device_, *staging_));
+        MW_TRY(CopyInParts(copy, *entry, memory_, device_, *staging_));
       }
       return LaunchRecord{};
     }
@@ -173,16 +184,15 @@ Status DeviceActor::PostAllocate() { return Post(Allocation{}); }
 
 Status DeviceActor::Allocate() {
   MW_TRY(device_.EnterThread());
-  MW_TRY(memory_.Allocate(device_).WithContext(fmt::format("rank {}", rank())));
+  MW_TRY(memory_.Allocate(device_, options_.scratch).WithContext(fmt::format("rank {}", rank())));
   MW_ASSIGN_OR_RETURN(staging_, device::Staging::Make(device_));
   const Lanes lanes{&device_,        local_.collectives.get(),
                     options_.record, options_.stall_timeout_ms,
                     options_.mark,   local_.tier_copies.get()};
   const bool queued = device_.kind() == device::Kind::kCuda;
+  const TierRates rates{device_.host_link_bytes_per_s(), options_.scratch.bytes_per_s};
   for (auto& [name, program] : programs_) {
-    MW_TRY(program
-               ->Resolve(memory_, queued ? &lanes : nullptr, device_.host_link_bytes_per_s(),
-                         beside_.get())
+    MW_TRY(program->Resolve(memory_, queued ? &lanes : nullptr, rates, beside_.get())
                .WithContext(fmt::format("rank {}, program '{}'", rank(), name)));
   }
   for (auto& [name, program] : programs_) {
@@ -304,7 +314,7 @@ Status DeviceActor::CopyPersistent(const std::string& slot, std::span<std::byte>
     return InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is read into {}", rank(), slot,
                                        entry->type.bytes(), into.size()));
   }
-  return ReadBytes(*entry, memory_.Address(*entry), into.data(), entry->type.bytes(), *staging_);
+  return ReadBytes(memory_, *entry, 0, into, *staging_);
 }
 
 Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {
@@ -316,9 +326,14 @@ Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<s
         fmt::format("rank {}: {} bytes written to persistent slot '{}' {} of {} bytes", rank(),
                     data.size(), slot, entry->type.ToString(), entry->type.bytes()));
   }
-  if (entry->space == ir::Space::kHost) {
-    std::memcpy(memory_.Address(*entry), data.data(), data.size());
-    return OkStatus();
+  switch (entry->space) {
+    case ir::Space::kDevice:
+      break;
+    case ir::Space::kHost:
+      std::memcpy(memory_.Address(*entry), data.data(), data.size());
+      return OkStatus();
+    case ir::Space::kDisk:
+      return memory_.file()->Write(entry->offset_bytes, data);
   }
   return staging_->Write(memory_.Address(*entry), data.data(), entry->type.bytes());
 }
@@ -332,6 +347,8 @@ DeviceStats DeviceActor::stats() const {
     const auto kind = static_cast<ir::MemoryKind>(i);
     if (use[kind] != 0) stats.memory_bytes[kind] = use[kind];
   }
+  stats.host_bytes = memory_.host_bytes();
+  stats.disk_bytes = memory_.disk_bytes();
   stats.collectives = links_.Stats(rank());
   return stats;
 }

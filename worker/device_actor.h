@@ -41,6 +41,7 @@ struct ActorOptions {
   uint64_t seed = 0;
   ops::NodeObserver* observer = nullptr;
   DeviceMark* mark = nullptr;  // takes where the device is; null: none
+  device::Scratch scratch;
   // Of GPUs: worker/queued_step.h.
   bool record = true;
   int64_t stall_timeout_ms = 0;

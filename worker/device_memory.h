@@ -1,7 +1,8 @@
 // DeviceMemory: the bytes of one device, shared by its programs.
 //
 //   * persistent: one place per name (weights, optimizer state), zeroed at first, kept as long as
-//     the runtime; in the device's memory, or in the host's where the programs say so.
+//     the runtime; in the device's memory, or in the host's or a file where the programs say so.
+//   * the host's arena: what programs put into the host's memory for a part of a step.
 //   * arena: transient slots and workspace; programs never run at the same time, so they share the
 //     largest.
 //   * scratch: what plans do not know: packed tiles and buckets, donated outputs that cannot be
@@ -23,7 +24,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/scratch_file.h"
 #include "device/device.h"
+#include "device/scratch.h"
 #include "ir/program.h"
 
 namespace meshwright::worker {
@@ -55,8 +58,9 @@ class DeviceMemory {
   // Of groups, which use it one after the other.
   void AddGroupScratch(int64_t bytes);
 
-  // Errors: as device::Device::Allocate.
-  Status Allocate(device::Device& device);
+  // Errors: as device::Device::Allocate and ScratchFile::Make; kFailedPrecondition without a folder
+  // for what is on a disk.
+  Status Allocate(device::Device& device, const device::Scratch& scratch = {});
   bool allocated() const { return persistent_memory_ != nullptr; }
 
   // What Allocate() got from the device.
@@ -64,7 +68,7 @@ class DeviceMemory {
     return {arena_memory_.get(), persistent_memory_.get()};
   }
 
-  // REQUIRES Allocate() and a slot of an added program.
+  // REQUIRES Allocate() and a slot of an added program, which is not on a disk.
   std::byte* Address(const ir::Slot& slot) const;
   std::byte* arena() const { return arena_memory_->data(); }
   std::byte* group_scratch() const { return arena() + arena_bytes_; }
@@ -81,16 +85,20 @@ class DeviceMemory {
   }
 
   const std::map<std::string, Persistent>& persistent() const { return persistent_; }
-  std::byte* Address(const Persistent& entry) const {
-    const bool host = entry.space == ir::Space::kHost;
-    return (host ? host_memory_->data() : persistent_memory_->data()) + entry.offset_bytes;
-  }
-  int64_t host_bytes() const { return host_bytes_; }
+  std::byte* Address(const Persistent& entry) const;
+  // Where a slot on a disk begins in the file.
+  int64_t FileOffset(const ir::Slot& slot) const;
+  // Null: nothing is on a disk.
+  const ScratchFile* file() const { return file_.get(); }
+  int64_t host_bytes() const { return host_bytes_ + host_arena_bytes_; }
+  int64_t disk_bytes() const { return disk_bytes_; }
 
  private:
   std::map<std::string, Persistent> persistent_;
-  int64_t persistent_bytes_ = 0;
-  int64_t host_bytes_ = 0;
+  int64_t persistent_bytes_ = 0;  // of the device
+  int64_t host_bytes_ = 0;  // persistent
+  int64_t host_arena_bytes_ = 0;
+  int64_t disk_bytes_ = 0;
   int64_t arena_bytes_ = 0;
   device::MemoryUse arena_use_;  // of the program with the largest arena
   int64_t scratch_bytes() const;
@@ -102,8 +110,9 @@ class DeviceMemory {
   ScratchNeed most_;                 // of each kind, aligned
   int64_t most_together_bytes_ = 0;  // of all that one has at a time, where nothing overlaps
   std::unique_ptr<device::Memory> persistent_memory_;
-  std::unique_ptr<device::HostMemory> host_memory_;  // null: no slot is there
-  std::unique_ptr<device::Memory> arena_memory_;     // arena, then scratch
+  std::unique_ptr<device::HostMemory> host_memory_;  // persistent, then the arena; null: none
+  std::unique_ptr<ScratchFile> file_;
+  std::unique_ptr<device::Memory> arena_memory_;  // arena, then scratch
 };
 
 // The bytes of a program's arena by kind: a byte that several slots use in turn counts for the

@@ -226,6 +226,7 @@ class ExecutorMain {
     resources_.cores = std::move(settings.cores);
     resources_.memory_bytes = settings.memory_bytes;
     resources_.host_link_bytes_per_s = settings.host_link_bytes_per_s;
+    resources_.scratch = settings.scratch;
     resources_.gpu_drain_timeout_ms = settings.gpu_drain_timeout_ms;
     resources_.transport = settings.transport;
     resources_.collective_timeout_ms = settings.collective_timeout_ms;

@@ -34,6 +34,7 @@ struct ExecutorSettings {
   std::vector<int> cores;
   int64_t memory_bytes = 0;
   int64_t host_link_bytes_per_s = 0;
+  device::Scratch scratch;
   std::vector<int> gpus;  // by local device; none: CPU devices
   int64_t gpu_drain_timeout_ms = 0;
   collective::Transport transport = collective::Transport::kAuto;

@@ -87,8 +87,8 @@ Result<LoadedProgram::Step> LoadedProgram::LoadInstruction(const ir::Instruction
   return step;
 }
 
-Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
-                              int64_t host_link_bytes_per_s, Executor* beside) {
+Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, TierRates rates,
+                              Executor* beside) {
   MW_CHECK(memory.allocated()) << "program " << program_.name << " before its memory";
   MW_CHECK(steps_.size() == program_.instructions.size() && report_places_.empty())
       << "program " << program_.name << " is resolved once";
@@ -101,9 +101,12 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
     if (step.op == ir::Opcode::kRun) {
       ResolveRun(instruction, memory, step);
     } else if (ir::IsTierCopy(step.op)) {
-      step.from = memory.Address(program_.slot(instruction.inputs[0]));
-      step.to = memory.Address(program_.slot(instruction.outputs[0]));
-      step.bytes = program_.slot(instruction.inputs[0]).type.bytes();
+      ResolveCopy(instruction, memory, step);
+      if (lanes != nullptr && step.file != nullptr) {
+        return Unimplemented(
+            "GPUs keep nothing on a disk: optimizer and weights can be in the memory of the host, "
+            "parallelism.optimizer_memory = \"host\"");
+      }
     } else if (IsMessage(step.op)) {
       step.tensor = memory.Address(program_.slot(instruction.slot));
       step.message = step.tile.contiguous() ? step.tensor + step.tile.offset_bytes()
@@ -115,7 +118,7 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
     report_places_.push_back({memory.Address(slot), slot.type.bytes()});
   }
   if (lanes == nullptr) {
-    MakeTierCopies(memory, host_link_bytes_per_s);
+    MakeTierCopies(memory, rates);
     if (program_.overlap == ir::OverlapMode::kOn && beside != nullptr && tiers_ == nullptr) {
       lanes_ = std::make_unique<StepLanes>(steps_, *beside);
       if (!lanes_->has_beside()) lanes_.reset();
@@ -127,9 +130,23 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes,
   return OkStatus();
 }
 
+void LoadedProgram::ResolveCopy(const ir::Instruction& copy, const DeviceMemory& memory,
+                                Step& step) const {
+  const ir::Slot& from = program_.slot(copy.inputs[0]);
+  const ir::Slot& to = program_.slot(copy.outputs[0]);
+  step.bytes = from.type.bytes();
+  for (const ir::Slot* slot : {&from, &to}) {
+    if (slot->space != ir::Space::kDisk) continue;
+    step.file = memory.file();
+    step.file_offset = memory.FileOffset(*slot);
+  }
+  if (from.space != ir::Space::kDisk) step.from = memory.Address(from);
+  if (to.space != ir::Space::kDisk) step.to = memory.Address(to);
+}
+
 // What an instruction touches: its slots, and for a RUN the workspace that others' slots may have
-// had before.
-void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per_s) {
+// had before. What is on a disk is touched by one thread alone.
+void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) {
   const auto copies = [](const Step& step) { return ir::IsTierCopy(step.op); };
   if (std::none_of(steps_.begin(), steps_.end(), copies)) return;
   const auto touch = [](const std::byte* data, int64_t bytes, bool writes) {
@@ -143,6 +160,7 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per
     TierItem& item = items[i];
     const auto add = [&](SlotId id, bool writes) {
       const ir::Slot& slot = program_.slot(id);
+      if (slot.space == ir::Space::kDisk) return;
       item.accesses.push_back(touch(memory.Address(slot), slot.type.bytes(), writes));
     };
     for (const SlotId id : instruction.inputs) add(id, false);
@@ -152,12 +170,15 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per
       item.accesses.push_back(
           touch(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
     }
-    item.copies = copies(steps_[i]);
+    if (!copies(steps_[i])) continue;
+    item.lane = steps_[i].file == nullptr ? TierLane::kHost : TierLane::kDisk;
     item.from = steps_[i].from;
     item.to = steps_[i].to;
     item.bytes = steps_[i].bytes;
+    item.file = steps_[i].file;
+    item.file_offset = steps_[i].file_offset;
   }
-  tiers_ = std::make_unique<TierCopies>(items, bytes_per_s);
+  tiers_ = std::make_unique<TierCopies>(items, rates);
 }
 
 Status LoadedProgram::Record() {
@@ -190,12 +211,14 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
   tiers_->Begin();
   const Status ran = RunInstructions(context, cause, counter);
-  if (ran.ok()) {
-    tiers_->End();
-  } else {
+  if (!ran.ok()) {
     tiers_->Stop();
+    return ran;
   }
-  return ran;
+  const Status copied = tiers_->End();
+  if (copied.ok()) return copied;
+  if (!cause.stopped()) cause.Record(Locate(copied, -1, context.step, cause));
+  return cause.status();
 }
 
 Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause& cause,
@@ -206,11 +229,9 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
     const bool computes = tiers_ != nullptr && !ir::IsTierCopy(steps_[i].op);
-    if (computes) {
-      tiers_->Await(i);
-      counter.Passed(ir::StepMark::kAwaited);
-    }
-    const Status status = RunInstruction(steps_[i], run_context, cause, counter);
+    Status status = computes ? tiers_->Await(i) : OkStatus();
+    if (computes) counter.Passed(ir::StepMark::kAwaited);
+    if (status.ok()) status = RunInstruction(steps_[i], run_context, cause, counter);
     if (!status.ok()) {
       if (!cause.stopped()) {
         cause.Record(Locate(status, static_cast<int64_t>(i), context.step, cause));

@@ -40,11 +40,11 @@ class LoadedProgram {
                                                      Links& links, DeviceMemory& memory,
                                                      InstructionCounter& counter);
 
-  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and one
-  // beside it the copies between memories, no faster than host_link_bytes_per_s (0: as it can).
-  // beside: runs collectives of a program that says so and has no such copies; outlives it.
-  // Errors: of the GPU.
-  Status Resolve(const DeviceMemory& memory, const Lanes* lanes, int64_t host_link_bytes_per_s = 0,
+  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and others
+  // beside it the copies between memories, no faster than `rates`. beside: runs collectives of a
+  // program that says so and has no such copies; outlives it. Errors: of the GPU; kUnimplemented
+  // for one that keeps something on a disk.
+  Status Resolve(const DeviceMemory& memory, const Lanes* lanes, TierRates rates = {},
                  Executor* beside = nullptr);
 
   // After all programs of the device are resolved: QueuedStep::Record(). Nothing on CPUs.
@@ -73,7 +73,8 @@ class LoadedProgram {
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
-  void MakeTierCopies(const DeviceMemory& memory, int64_t bytes_per_s);
+  void ResolveCopy(const ir::Instruction& copy, const DeviceMemory& memory, Step& step) const;
+  void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
   Status RunLanes(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);

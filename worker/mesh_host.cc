@@ -278,6 +278,8 @@ Result<RuntimeOptions> MeshHost::MakeOptions(const proto::LoadMesh& message) {
   // channels, which plans do not know, take of the rest.
   options.memory_limit_bytes = resources_.gpus.driver == nullptr ? resources_.memory_bytes : 0;
   options.host_link_bytes_per_s = resources_.host_link_bytes_per_s;
+  options.scratch = resources_.scratch;
+  options.host_memory_bytes = AvailableMemoryBytes();
   options.gpus.driver = resources_.gpus.driver;
   options.gpus.toolkit = message.tf32 ? resources_.gpus.tf32_toolkit : resources_.gpus.toolkit;
   options.gpus.nccl = resources_.gpus.nccl;

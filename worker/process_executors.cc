@@ -25,6 +25,7 @@ ExecutorSettings SettingsOf(const HostResources& resources, const ExecutorOption
   settings.cores = resources.cores;
   settings.memory_bytes = resources.memory_bytes;
   settings.host_link_bytes_per_s = resources.host_link_bytes_per_s;
+  settings.scratch = resources.scratch;
   if (resources.gpus.driver != nullptr) settings.gpus = resources.gpus.indices;
   settings.gpu_drain_timeout_ms = resources.gpu_drain_timeout_ms;
   settings.transport = resources.transport;

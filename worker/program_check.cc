@@ -75,22 +75,23 @@ Status CheckMesh(const Program& program) {
 }
 
 // [offset, offset + bytes) inside the arena and aligned.
-Status CheckArenaRange(const Program& program, const std::string& what, int64_t offset,
+Status CheckArenaRange(int64_t arena_bytes, const std::string& what, int64_t offset,
                        int64_t bytes) {
-  if (offset >= 0 && offset % device::kAlignmentBytes == 0 && bytes >= 0 &&
-      bytes <= program.arena_bytes && offset <= program.arena_bytes - bytes) {
+  if (offset >= 0 && offset % device::kAlignmentBytes == 0 && bytes >= 0 && bytes <= arena_bytes &&
+      offset <= arena_bytes - bytes) {
     return OkStatus();
   }
   return InvalidArgument(
       fmt::format("{}: {} bytes at offset {} do not fit an arena of {} bytes at 64-byte alignment",
-                  what, bytes, offset, program.arena_bytes));
+                  what, bytes, offset, arena_bytes));
 }
 
 Status CheckSlots(const Program& program) {
   if (program.arena_bytes < 0 || program.arena_bytes > kMaxBytes) {
     return InvalidArgument(fmt::format("an arena of {} bytes", program.arena_bytes));
   }
-  MW_TRY(CheckArenaRange(program, "workspace", program.workspace_offset, program.workspace_bytes));
+  MW_TRY(CheckArenaRange(program.arena_bytes, "workspace", program.workspace_offset,
+                         program.workspace_bytes));
   std::set<std::string> persistent;
   for (size_t i = 0; i < program.slots.size(); ++i) {
     const ir::Slot& slot = program.slots[i];
@@ -98,7 +99,12 @@ Status CheckSlots(const Program& program) {
     const int64_t bytes = CheckedBytes(slot.type);
     if (bytes < 0) return InvalidArgument(name + ": dims must be >= 1 and the bytes sane");
     if (!slot.persistent) {
-      MW_TRY(CheckArenaRange(program, name, slot.offset_bytes, bytes));
+      if (slot.space == ir::Space::kDisk) {
+        return InvalidArgument(name + ": only what is persistent is on a disk");
+      }
+      const bool host = slot.space == ir::Space::kHost;
+      MW_TRY(CheckArenaRange(host ? kMaxBytes : program.arena_bytes, name, slot.offset_bytes,
+                             bytes));
     } else if (slot.name.empty() || !persistent.insert(slot.name).second) {
       return InvalidArgument(name + ": a persistent slot needs a name of its own");
     }
@@ -146,6 +152,9 @@ Status CheckChannels(const Program& program) {
 Status CheckSlotType(const Program& program, SlotId id, const ir::TensorType& want) {
   if (!InRange(id, program.slots)) {
     return InvalidArgument(fmt::format("slot s{} does not exist", id.value()));
+  }
+  if (program.slot(id).space != ir::Space::kDevice) {
+    return InvalidArgument(fmt::format("slot s{} is not in the device's memory", id.value()));
   }
   if (program.slot(id).type == want) return OkStatus();
   return InvalidArgument(fmt::format("slot s{} is {}, the executable has {}", id.value(),
@@ -218,6 +227,10 @@ Status CheckTierCopy(const Program& program, const Instruction& copy) {
                      InRange(copy.inputs[0], program.slots) &&
                      InRange(copy.outputs[0], program.slots);
   if (!named) return InvalidArgument("a copy names one slot, and another that it goes to");
+  const bool far = program.slot(copy.inputs[0]).space != ir::Space::kDevice;
+  if (far == (program.slot(copy.outputs[0]).space != ir::Space::kDevice)) {
+    return InvalidArgument("a copy goes between the device's memory and a farther one");
+  }
   if (program.slot(copy.inputs[0]).type == program.slot(copy.outputs[0]).type) return OkStatus();
   return InvalidArgument(fmt::format("slot s{} is copied to s{} of another type",
                                      copy.inputs[0].value(), copy.outputs[0].value()));

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "collective/communicator.h"
 #include "collective/nccl/fabric.h"
 #include "device/cuda/driver.h"
+#include "device/scratch.h"
 #include "ir/program.h"
 #include "ir/step_record.h"
 #include "ops/cuda/toolkit.h"
@@ -66,6 +68,8 @@ struct RuntimeOptions {
   std::vector<std::vector<int>> cpus;
   int64_t memory_limit_bytes = 0;             // per device; 0: what the machine has
   int64_t host_link_bytes_per_s = 0;          // of CPU devices: device::DeviceOptions
+  std::optional<int64_t> host_memory_bytes;   // that there is for them; nothing: not known
+  device::Scratch scratch;                    // of all local devices
   ops::Backend backend = ops::Backend::kCpu;  // without GPUs
   GpuOptions gpus;
   ops::NodeObserver* observer = nullptr;  // outlives the runtime; called from all device threads
@@ -124,6 +128,8 @@ struct DeviceStats {
   int rank = 0;
   InstructionCounts instructions;
   std::map<ir::MemoryKind, int64_t> memory_bytes;  // allocated, by kind
+  int64_t host_bytes = 0;                          // in the memory of the host
+  int64_t disk_bytes = 0;
   std::vector<CollectiveStat> collectives;
 };
 

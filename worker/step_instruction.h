@@ -3,6 +3,7 @@
 // Thread rule: a plain value.
 #pragma once
 
+#include "base/scratch_file.h"
 #include "collective/communicator.h"
 #include "ir/program.h"
 #include "worker/instruction_counter.h"
@@ -24,6 +25,8 @@ struct StepInstruction {
   const std::byte* from = nullptr;         // PREFETCH, OFFLOAD
   std::byte* to = nullptr;                 // PREFETCH, OFFLOAD
   int64_t bytes = 0;                       // PREFETCH, OFFLOAD
+  const ScratchFile* file = nullptr;       // of a disk; then `from` of a PREFETCH, `to` of an
+  int64_t file_offset = 0;                 // OFFLOAD are null
 };
 
 constexpr bool IsMessage(ir::Opcode op) {

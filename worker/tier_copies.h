@@ -1,17 +1,19 @@
-// TierCopies: the copies between the memories of the host and of a CPU device, made by a thread of
-// their own while the device's thread computes.
+// TierCopies: the copies between the memory of a CPU device and farther ones, made by threads of
+// their own while the device's thread computes: one for the host's memory, one for the disk.
 //
-// Both threads walk the same list and keep its order: one takes the copies, the other the rest.
-// Which of them has to wait for which is known before the first step (worker/queue_order.h, two
-// queues): an instruction waits for the last copy that touches its bytes, a copy for the last
-// instruction that does. Each side says how far it is, so a wait is for a number to be reached.
+// All walk the same list and keep its order: each takes its copies, the device's thread the rest.
+// Which of them has to wait for which is known before the first step (worker/queue_order.h): an
+// instruction waits for the last copies that touch its bytes, a copy for the last instruction, and
+// the last copies of the other thread, that do. Each side says how far it is, so a wait is for
+// numbers to be reached.
 //
 // A link slower than memory is imitated by taking its time for each copy.
 //
 // Thread rule: Begin, Await, Passed, End and Stop belong to the device's thread. Ownership: owns
-// its thread; the bytes belong to the device's memory.
+// its threads; the bytes belong to the device's memory, as the file does.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -19,68 +21,85 @@
 
 #include "base/mutex.h"
 #include "base/result.h"
+#include "base/scratch_file.h"
 #include "worker/queue_order.h"
 
 namespace meshwright::worker {
 
+// Who takes an instruction.
+enum class TierLane : uint8_t { kComputes, kHost, kDisk };
+inline constexpr size_t kTierLanes = 3;
+
 // An instruction of a list with copies.
 struct TierItem {
-  bool copies = false;
-  std::vector<Access> accesses;
-  const std::byte* from = nullptr;  // of a copy
-  std::byte* to = nullptr;
+  TierLane lane = TierLane::kComputes;
+  std::vector<Access> accesses;     // of memory
+  const std::byte* from = nullptr;  // of a copy; null: out of the file
+  std::byte* to = nullptr;          // null: into the file
   int64_t bytes = 0;
+  const ScratchFile* file = nullptr;
+  int64_t file_offset = 0;
+};
+
+// Bytes per second that copies are held to; 0: as fast as they are.
+struct TierRates {
+  int64_t host_bytes_per_s = 0;
+  int64_t disk_bytes_per_s = 0;
 };
 
 class TierCopies {
  public:
-  // One item per instruction. bytes_per_s: of the link; 0: as fast as memory.
-  TierCopies(const std::vector<TierItem>& items, int64_t bytes_per_s);
+  // One item per instruction.
+  TierCopies(const std::vector<TierItem>& items, TierRates rates);
   ~TierCopies();
   TierCopies(const TierCopies&) = delete;
   TierCopies& operator=(const TierCopies&) = delete;
 
   // A step begins: nothing is done yet.
   void Begin();
-  // Before an instruction that computes: waits for the copies that it needs.
-  void Await(size_t instruction);
+  // Before an instruction that computes: waits for the copies that it needs. Errors: of the file;
+  // then no more copies are made in this step.
+  Status Await(size_t instruction);
   // Behind it.
   void Passed(size_t instruction);
-  // Waits for the step's last copy.
-  void End();
+  // Waits for the step's last copies. Errors: as Await.
+  Status End();
   // The step has failed: copies that have not begun are left out.
   void Stop();
 
   int64_t bytes_per_step() const { return bytes_per_step_; }
 
  private:
+  // Per lane the last instruction that must be done; -1: none.
+  using Awaited = std::array<int64_t, kTierLanes>;
   struct Copy {
     int64_t instruction = 0;
-    int64_t awaited = -1;  // the last instruction that must have passed
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;
-    int64_t bytes = 0;
+    Awaited awaited{};
+    TierItem item;  // without accesses
   };
 
-  void Run();
+  void Run(size_t lane);
   // False: there will be no more.
-  bool RunStep(int64_t step);
-  void Make(const Copy& copy);
+  bool RunStep(size_t lane, int64_t step);
+  // Errors: of the file.
+  Status Make(size_t lane, const Copy& copy);
+  bool IsDone(const Awaited& awaited) const MW_REQUIRES(mutex_);
+  bool IsIdle() const MW_REQUIRES(mutex_);
 
-  const int64_t bytes_per_s_;
-  std::vector<Copy> copies_;
-  std::vector<int64_t> awaited_;  // per instruction the last copy that it waits for; -1: none
+  const std::array<int64_t, kTierLanes> bytes_per_s_;
+  std::array<std::vector<Copy>, kTierLanes> copies_;  // of each lane
+  std::vector<Awaited> awaited_;                      // per instruction
   int64_t bytes_per_step_ = 0;
 
   Mutex mutex_;
   CondVar changed_;
-  int64_t step_ MW_GUARDED_BY(mutex_) = 0;     // that has begun
-  int64_t passed_ MW_GUARDED_BY(mutex_) = -1;  // the last instruction that was computed
-  int64_t copied_ MW_GUARDED_BY(mutex_) = -1;  // the last copy that was made
-  bool idle_ MW_GUARDED_BY(mutex_) = true;     // of the thread: it is behind its last copy
+  int64_t step_ MW_GUARDED_BY(mutex_) = 0;  // that has begun
+  Awaited done_ MW_GUARDED_BY(mutex_){};    // the last instruction that each lane is behind
+  std::array<bool, kTierLanes> busy_ MW_GUARDED_BY(mutex_){};  // not behind its last copy
   bool stopped_ MW_GUARDED_BY(mutex_) = false;
+  Status failure_ MW_GUARDED_BY(mutex_);
   bool ends_ MW_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace meshwright::worker

@@ -1,5 +1,5 @@
-// The optimizer's state in the memory of the host: what is trained is the same bit for bit, on CPUs
-// and on GPUs, and the device's memory is what the plan says.
+// State, gradients and activations in the memory of the host and on a disk: what is trained is the
+// same bit for bit, and every memory is used as the plan says.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,10 +34,29 @@ const TierCase kTierCases[] = {
     {"bf16", {}, 0, "1f1b", ir::DType::kBF16},
 };
 
-// What is on the host.
-enum class Moved { kNothing, kOptimizer, kAll };
+// Where things are.
+struct Memories {
+  const char* name;
+  const char* optimizer = "device";
+  const char* weights = "device";
+  const char* gradients = "device";
+  const char* activations = "device";
+};
 
-ir::JobRequest TierJob(const TierCase& c, Moved moved, int64_t chunk_bytes = 4096) {
+constexpr Memories kNear = {"on the device"};
+constexpr Memories kStateOnHost = {"state on the host", "host", "host"};
+constexpr Memories kAllOnDisk = {"state on the disk", "disk", "disk", "host", "host"};
+constexpr Memories kMemories[] = {
+    {"optimizer on the host", "host"},
+    kStateOnHost,
+    {"activations on the host", "device", "device", "device", "host"},
+    {"gradients on the host", "device", "device", "host"},
+    {"all on the host", "host", "host", "host", "host"},
+    {"all far", "disk", "host", "host", "host"},
+    kAllOnDisk,
+};
+
+ir::JobRequest TierJob(const TierCase& c, const Memories& memories, int64_t chunk_bytes = 4096) {
   TinyOptions options;
   options.layers = 4;
   options.batch = 8;
@@ -48,8 +67,10 @@ ir::JobRequest TierJob(const TierCase& c, Moved moved, int64_t chunk_bytes = 409
   job.parallel.schedule = c.schedule;
   job.parallel.chunks = 0;
   job.train.compute_dtype = c.compute;
-  if (moved != Moved::kNothing) job.parallel.optimizer_memory = "host";
-  if (moved == Moved::kAll) job.parallel.weights_memory = "host";
+  job.parallel.optimizer_memory = memories.optimizer;
+  job.parallel.weights_memory = memories.weights;
+  job.parallel.gradients_memory = memories.gradients;
+  job.parallel.activations_memory = memories.activations;
   job.parallel.offload_chunk_bytes = chunk_bytes;
   return job;
 }
@@ -58,32 +79,66 @@ TEST(Tiers, TrainTheSameModelBitForBit) {
   for (const TierCase& c : kTierCases) {
     if (kSanitizedBuild && (c.degrees.devices() > 2 || c.zero == 1 || c.zero == 3)) continue;
     const int devices = c.degrees.devices();
-    const auto device = RunJob(TierJob(c, Moved::kNothing), devices, kTierVocabulary);
+    const auto device = RunJob(TierJob(c, kNear), devices, kTierVocabulary);
     ASSERT_TRUE(device.has_value()) << c.name << ": " << device.error();
-    for (const Moved moved : {Moved::kOptimizer, Moved::kAll}) {
+    for (const Memories& memories : kMemories) {
       for (const int64_t chunk_bytes : {int64_t{1}, int64_t{40'000}}) {
         if (kSanitizedBuild && chunk_bytes == 1) continue;
-        const std::string what = fmt::format("{}, {} kinds on the host, chunks of {}", c.name,
-                                             static_cast<int>(moved), chunk_bytes);
-        const auto host = RunJob(TierJob(c, moved, chunk_bytes), devices, kTierVocabulary);
-        ASSERT_TRUE(host.has_value()) << what << ": " << host.error();
-        EXPECT_EQ(host->plan.memory[0].host_bytes.size(), static_cast<size_t>(moved)) << what;
-        ExpectEqual(*device, *host, 0, what);
+        const std::string what = fmt::format("{}, {}, chunks of {}", c.name, memories.name,
+                                             chunk_bytes);
+        const auto far = RunJob(TierJob(c, memories, chunk_bytes), devices, kTierVocabulary);
+        ASSERT_TRUE(far.has_value()) << what << ": " << far.error();
+        ExpectEqual(*device, *far, 0, what);
       }
     }
   }
 }
 
+// Everything that a worker takes is what the plan says, in each memory; and all of the state, four
+// times what the device has.
+TEST(Tiers, TakeWhatThePlanSays) {
+  TinyOptions options;
+  options.layers = 16;
+  options.batch = 4;
+  options.vocabulary = kTierVocabulary;
+  options.dtype = ir::DType::kF64;
+  ir::JobRequest job = WithLayout(MakeTinyJob(options), {1, 1, 1, 1});
+  const auto near = RunJob(job, 1, kTierVocabulary);
+  ASSERT_TRUE(near.has_value()) << near.error();
+  job.parallel.optimizer_memory = "disk";
+  job.parallel.weights_memory = job.parallel.gradients_memory = "host";
+  job.parallel.activations_memory = "host";
+  job.parallel.offload_chunk_bytes = 1;
+  SyntheticTokens tokens(kTierVocabulary);
+  const auto cluster = VirtualCluster::Start(job, 1, &tokens);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  const auto far = RunOn(**cluster);
+  ASSERT_TRUE(far.has_value()) << far.error();
+  ExpectEqual(*near, *far, 0, "all far");
+  const planner::DeviceMemory& memory = (*cluster)->plan().memory[0];
+  const worker::DeviceStats stats = (*cluster)->runtime().Stats()[0];
+  int64_t held = 0;
+  for (const auto& [kind, bytes] : stats.memory_bytes) held += bytes;
+  EXPECT_EQ(stats.disk_bytes, memory.disk.total_bytes);
+  EXPECT_EQ(stats.host_bytes, memory.host.total_bytes);
+  EXPECT_LE(held, memory.total_bytes + memory.total_bytes / 8);
+  int64_t state = 0;
+  for (const auto kind : {ir::MemoryKind::kWeights, ir::MemoryKind::kOptimizer}) {
+    state += near->plan.memory[0].bytes.at(kind);
+  }
+  EXPECT_GE(state, 4 * memory.total_bytes) << "the device has " << memory.total_bytes;
+}
+
 // The limit is what the plan says.
 TEST(Tiers, StayWithinTheDevicesMemory) {
   TierCase c{"one device"};
-  ir::JobRequest job = TierJob(c, Moved::kOptimizer);
+  ir::JobRequest job = TierJob(c, kMemories[0]);
   const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   const planner::DeviceMemory& memory = plan->memory[0];
   const auto fits = RunJob(job, 1, kTierVocabulary, memory.total_bytes);
   ASSERT_TRUE(fits.has_value()) << fits.error();
-  const auto refused = RunJob(TierJob(c, Moved::kNothing), 1, kTierVocabulary, memory.total_bytes);
+  const auto refused = RunJob(TierJob(c, kNear), 1, kTierVocabulary, memory.total_bytes);
   ASSERT_FALSE(refused.has_value());
   EXPECT_NE(refused.error().message().find("parallelism.optimizer_memory = \"host\""),
             std::string::npos)
@@ -96,11 +151,13 @@ TEST(Tiers, CheckpointsLoadIntoEitherMemory) {
   SyntheticTokens tokens(kTierVocabulary);
   const TierCase cases[] = {
       {"one"}, {"data=2 zero=2", {2, 1, 1, 1}, 2}, {"pipeline=2", {1, 1, 2, 2}}};
-  for (const Moved from_host : {Moved::kNothing, Moved::kAll}) {
+  const std::pair<Memories, Memories> ways[] = {
+      {kNear, kStateOnHost}, {kStateOnHost, kAllOnDisk}, {kAllOnDisk, kNear}};
+  for (const auto& [here, there] : ways) {
     for (const TierCase& from : cases) {
-      const std::string folder = fmt::format("{} {}", from.name, static_cast<int>(from_host));
+      const std::string folder = fmt::format("{} {}", from.name, here.name);
       const auto saved =
-          VirtualCluster::Start(TierJob(from, from_host), from.degrees.devices(), &tokens);
+          VirtualCluster::Start(TierJob(from, here), from.degrees.devices(), &tokens);
       ASSERT_TRUE(saved.has_value()) << folder << ": " << saved.error();
       ASSERT_TRUE((*saved)->Train(0, 2).has_value()) << folder;
       const Status stored = states.Save(**saved, 2, folder);
@@ -109,9 +166,8 @@ TEST(Tiers, CheckpointsLoadIntoEitherMemory) {
       ASSERT_TRUE(undisturbed.has_value()) << folder << ": " << undisturbed.error();
       for (const TierCase& to : cases) {
         const std::string pair = fmt::format("{} from {}", to.name, folder);
-        const Moved other = from_host == Moved::kAll ? Moved::kOptimizer : Moved::kAll;
         const auto loaded =
-            VirtualCluster::Start(TierJob(to, other), to.degrees.devices(), &tokens);
+            VirtualCluster::Start(TierJob(to, there), to.degrees.devices(), &tokens);
         ASSERT_TRUE(loaded.has_value()) << pair << ": " << loaded.error();
         const Status taken = states.Load(**loaded, 2, folder);
         ASSERT_TRUE(taken.ok()) << pair << ": " << taken;

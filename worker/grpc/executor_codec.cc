@@ -35,6 +35,9 @@ void Put(const ExecutorSettings& settings, v1::ToExecutor& wire) {
   out.set_devices(settings.devices);
   out.set_threads_per_device(settings.threads_per_device);
   out.set_host_link_bytes_per_s(settings.host_link_bytes_per_s);
+  out.set_scratch_dir(settings.scratch.folder);
+  out.set_scratch_bytes(settings.scratch.limit_bytes);
+  out.set_disk_bytes_per_s(settings.scratch.bytes_per_s);
   for (const int core : settings.cores) out.add_cores(core);
   out.set_memory_bytes(settings.memory_bytes);
   for (const int gpu : settings.gpus) out.add_gpus(gpu);
@@ -89,6 +92,7 @@ ExecutorSettings Get(const v1::ExecutorSettings& wire) {
   settings.devices = wire.devices();
   settings.threads_per_device = wire.threads_per_device();
   settings.host_link_bytes_per_s = wire.host_link_bytes_per_s();
+  settings.scratch = {wire.scratch_dir(), wire.scratch_bytes(), wire.disk_bytes_per_s()};
   settings.cores.assign(wire.cores().begin(), wire.cores().end());
   settings.memory_bytes = wire.memory_bytes();
   settings.gpus.assign(wire.gpus().begin(), wire.gpus().end());
@@ -133,6 +137,8 @@ void Put(const MeshCounts& counts, v1::FromExecutor& wire) {
     for (const auto& [kind, bytes] : stats.memory_bytes) {
       (*out.mutable_memory_bytes())[static_cast<int32_t>(kind)] = bytes;
     }
+    out.set_host_bytes(stats.host_bytes);
+    out.set_disk_bytes(stats.disk_bytes);
     for (const CollectiveStat& stat : stats.collectives) {
       v1::CollectiveCount& count = *out.add_collectives();
       count.set_axis(stat.axis);
@@ -161,6 +167,8 @@ Result<DeviceStats> Get(const v1::DeviceCounts& wire) {
     }
     stats.memory_bytes[static_cast<ir::MemoryKind>(kind)] = bytes;
   }
+  stats.host_bytes = wire.host_bytes();
+  stats.disk_bytes = wire.disk_bytes();
   for (const v1::CollectiveCount& count : wire.collectives()) {
     if (count.kind() < 0 || count.kind() >= collective::kKindCount) {
       return Fail(InvalidArgument("counts of an unknown kind of collective"));

@@ -153,7 +153,7 @@ mesh::Topology MeasuredHost() {
   topology.links.host = {1e-5, 1e-10};
   topology.links.network = {1e-4, 1e-9};
   mesh::DeviceProfile fast = *mesh::DefaultDeviceProfile();
-  fast.links = {mesh::LinkCost{1e-6, 1e-12}, mesh::LinkCost{2e-6, 2e-11}, {}};
+  fast.links = {mesh::LinkCost{1e-6, 1e-12}, mesh::LinkCost{2e-6, 2e-11}, {}, {}};
   mesh::DeviceProfile slow = fast;
   slow.links.host = {3e-6, 1e-11};
   for (size_t i = 0; i < 4; ++i) {

@@ -1,9 +1,11 @@
-// What is cut and copied where the optimizer's state is in the memory of the host.
+// What is cut and copied where something is in a farther memory than the device's.
 #include "planner/tiers.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "ir/builder.h"
 #include "ir/text.h"
@@ -99,9 +101,10 @@ TEST(PlaceState, TheDeviceHoldsThreeChunksOfState) {
   ASSERT_TRUE(whole.has_value() && plan.has_value());
   const DeviceMemory& memory = plan->memory[0];
   constexpr int64_t kState = 4 * 2048;
-  EXPECT_EQ(memory.host_bytes.at(ir::MemoryKind::kOptimizer), kState);
+  EXPECT_EQ(memory.host.bytes.at(ir::MemoryKind::kOptimizer), kState);
+  EXPECT_EQ(memory.host.total_bytes, kState);
   EXPECT_EQ(whole->memory[0].bytes.at(ir::MemoryKind::kOptimizer), kState);
-  EXPECT_TRUE(whole->memory[0].host_bytes.empty());
+  EXPECT_TRUE(whole->memory[0].host.bytes.empty());
   EXPECT_LE(memory.total_bytes, whole->memory[0].total_bytes - kState + 3 * 2048 + 256);
   int64_t copied = 0;
   for (const ir::Slot& slot : plan->Main()[0].slots) {
@@ -154,7 +157,7 @@ TEST(PlaceState, TheVerifierFindsWhatIsLost) {
       std::replace(each.inputs.begin(), each.inputs.end(), fetch.outputs[0], fetch.inputs[0]);
     }
   });
-  EXPECT_NE(direct.find("is in the host's memory"), std::string::npos) << direct;
+  EXPECT_NE(direct.find("is in the host's memory: PREFETCH it"), std::string::npos) << direct;
   const std::string elsewhere = Wrong([](ir::Program& step) {
     std::vector<ir::Instruction*> offloads;
     for (ir::Instruction& each : step.instructions) {
@@ -192,6 +195,159 @@ TEST(PlaceState, TheVerifierFindsCopiesThatAreOld) {
     step.instructions.insert(step.instructions.begin(), fetch);
   });
   EXPECT_NE(old.find("is an old copy"), std::string::npos) << old;
+}
+
+// ---- what is made in a step ----
+
+// As FourWeights, `layers` products one after the other: each leaves what it reads, 32 x 4 x 16
+// floats, for its backward.
+constexpr int64_t kRows = 32;
+constexpr int64_t kKeptBytes = kRows * 4 * 16 * 4;
+constexpr int64_t kTokenBytes = kRows * 4 * 4;  // that the embedding's gradient reads
+constexpr int64_t kGradientBytes = 16 * 16 * 4;
+
+ir::JobRequest Products(int layers) {
+  Builder b("loss");
+  const auto param = [&](const std::string& name) {
+    return b.AddOne(Op::kParam, {}, {{"name", name}}, {{DType::kF32, {16, 16}}});
+  };
+  const ValueId tokens =
+      b.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {{DType::kI32, {kRows, 5}}});
+  const auto cut = [&](int64_t start) {
+    return b.AddOne(Op::kSlice, {tokens}, {{"dim", 1}, {"start", start}, {"size", 4}});
+  };
+  ValueId x = b.AddOne(Op::kEmbedding, {param("wte"), cut(0)});
+  for (int i = 0; i < layers; ++i) {
+    x = b.AddOne(Op::kEinsum, {x, param("w" + std::to_string(i))}, {{"equation", "bsk,kn->bsn"}});
+  }
+  const auto loss = b.Add(Op::kCrossEntropy, {x, cut(1)});
+  b.SetOutput("loss_sum", loss[0]);
+  b.SetOutput("count", loss[1]);
+  ir::JobRequest job = FourWeights();
+  job.SetLoss(*b.Finish());
+  job.train.global_batch = kRows;
+  return job;
+}
+
+// Bytes that come and go, by kind.
+struct Moved {
+  std::map<ir::MemoryKind, int64_t> in;
+  std::map<ir::MemoryKind, int64_t> out;
+};
+
+Moved MovedBy(const ir::Program& program) {
+  Moved moved;
+  for (const ir::Instruction& each : program.instructions) {
+    if (!ir::IsTierCopy(each.op)) continue;
+    const ir::Slot& slot = program.slot(each.inputs[0]);
+    (each.op == Opcode::kPrefetch ? moved.in : moved.out)[slot.kind] += slot.type.bytes();
+  }
+  return moved;
+}
+
+TEST(PlaceState, ActivationsGoWhileOthersAreMade) {
+  constexpr int kLayers = 12;
+  ir::JobRequest job = Products(kLayers);
+  const auto whole = MakePlan(job, mesh::Topology::Local(1));
+  job.parallel.activations_memory = "host";
+  job.parallel.offload_chunk_bytes = kKeptBytes;
+  const auto plan = MakePlan(job, mesh::Topology::Local(1));
+  ASSERT_TRUE(whole.has_value() && plan.has_value()) << plan.error();
+  const ir::Program& step = plan->Main()[0];
+  // Each goes once and comes once, but for the last one, which the backward needs at once: Belady's
+  // rule keeps what is needed again soonest.
+  const Moved moved = MovedBy(step);
+  constexpr auto kKind = ir::MemoryKind::kActivations;
+  ASSERT_TRUE(moved.in.contains(kKind)) << ir::FormatProgram(step);
+  EXPECT_EQ(moved.in.at(kKind), moved.out.at(kKind));
+  EXPECT_EQ(moved.in.size(), 1u);
+  EXPECT_EQ(moved.in.at(kKind), (kLayers - 1) * kKeptBytes + kTokenBytes)
+      << ir::FormatProgram(step);
+  // All of it is there at once, when the forward ends.
+  EXPECT_EQ(plan->memory[0].host.bytes.at(kKind), moved.in.at(kKind));
+  EXPECT_EQ(plan->memory[0].host.total_bytes, moved.in.at(kKind));
+  EXPECT_EQ(ir::HostArenaBytes(step), moved.in.at(kKind));
+  // The device has fewer by about as much.
+  EXPECT_LE(plan->memory[0].total_bytes,
+            whole->memory[0].total_bytes - moved.in.at(kKind) + 3 * kKeptBytes);
+}
+
+TEST(PlaceState, GradientsWaitForTheUpdate) {
+  constexpr int kLayers = 12;
+  ir::JobRequest job = Products(kLayers);
+  job.parallel.gradients_memory = "host";
+  job.parallel.offload_chunk_bytes = kGradientBytes;
+  for (const int64_t microbatches : {1, 4}) {
+    job.parallel.microbatches = microbatches;
+    const auto plan = MakePlan(job, mesh::Topology::Local(1));
+    ASSERT_TRUE(plan.has_value()) << plan.error();
+    const Moved moved = MovedBy(plan->Main()[0]);
+    constexpr auto kKind = ir::MemoryKind::kGradients;
+    ASSERT_TRUE(moved.in.contains(kKind)) << ir::FormatProgram(plan->Main()[0]);
+    // For the norm and for the update, and for each microbatch that adds to them.
+    const int64_t most = (kLayers + 2) * kGradientBytes * (microbatches == 1 ? 2 : microbatches + 2);
+    EXPECT_LE(moved.in.at(kKind), most) << microbatches;
+    EXPECT_GE(moved.in.at(kKind), most / 2) << microbatches;
+    EXPECT_LE(plan->memory[0].host.total_bytes, (kLayers + 2) * kGradientBytes);
+  }
+}
+
+TEST(PlaceState, WithRoomNothingGoes) {
+  ir::JobRequest job = Products(12);
+  job.parallel.activations_memory = job.parallel.gradients_memory = "host";
+  const auto plan = MakePlan(job, mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const Moved moved = MovedBy(plan->Main()[0]);
+  EXPECT_TRUE(moved.in.empty() && moved.out.empty());
+  EXPECT_EQ(plan->memory[0].host.total_bytes, 0);
+}
+
+TEST(PlaceState, TextSaysWhatIsOnTheDisk) {
+  ir::JobRequest job = OnHost(2048);
+  job.parallel.optimizer_memory = "disk";
+  job.parallel.activations_memory = "host";
+  const auto plan = MakePlan(job, mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const ir::Program& step = plan->Main()[0];
+  const std::string text = ir::FormatProgram(step);
+  EXPECT_NE(text.find("persistent disk optimizer \"opt.m/wte\""), std::string::npos) << text;
+  const auto parsed = ir::ParseProgram(text);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error();
+  EXPECT_EQ(*parsed, step);
+  EXPECT_EQ(plan->memory[0].disk.bytes.at(ir::MemoryKind::kOptimizer), 4 * 2048);
+}
+
+TEST(PlaceState, TheVerifierFindsActivationsThatAreLost) {
+  ir::JobRequest job = Products(12);
+  job.parallel.activations_memory = "host";
+  job.parallel.offload_chunk_bytes = kKeptBytes;
+  const auto plan = MakePlan(job, mesh::Topology::Local(1));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  const auto wrong = [&](const std::function<void(ir::Program&)>& change) {
+    ir::Program step = plan->Main()[0];
+    change(step);
+    const Status status = ir::VerifyPrograms({&step, 1}, {});
+    return status.ok() ? "" : status.message();
+  };
+  EXPECT_EQ(wrong([](ir::Program&) {}), "");
+  // Never sent: there is nothing to fetch.
+  const std::string kept = wrong([](ir::Program& step) {
+    step.instructions.erase(step.instructions.begin() + FirstOf(step, Opcode::kOffload));
+  });
+  EXPECT_NE(kept.find("is not alive"), std::string::npos) << kept;
+  // Two at once in the same bytes of the host.
+  const std::string shared = wrong([](ir::Program& step) {
+    for (ir::Slot& slot : step.slots) {
+      if (slot.space == ir::Space::kHost) slot.offset_bytes = 0;
+    }
+  });
+  EXPECT_NE(shared.find("are alive in the same bytes"), std::string::npos) << shared;
+  const std::string disk = wrong([](ir::Program& step) {
+    for (ir::Slot& slot : step.slots) {
+      if (slot.space == ir::Space::kHost) slot.space = ir::Space::kDisk;
+    }
+  });
+  EXPECT_NE(disk.find("only what is persistent is on a disk"), std::string::npos) << disk;
 }
 
 TEST(PlaceNodes, PutsWhatOnlyLaterPartsReadThere) {

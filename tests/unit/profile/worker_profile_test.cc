@@ -129,7 +129,8 @@ TEST(WorkerProfileText, LinksAreMeasuredAndKept) {
     ++calls;
     return worker::LinkTimings{{1e-6, 2e-11}, {3e-6, 4e-11}};
   };
-  const mesh::MeasuredLinks links = {mesh::LinkCost{1e-6, 2e-11}, mesh::LinkCost{3e-6, 4e-11}, {}};
+  const mesh::MeasuredLinks links = {
+      mesh::LinkCost{1e-6, 2e-11}, mesh::LinkCost{3e-6, 4e-11}, {}, {}};
   for (int i = 0; i < 2; ++i) {
     const auto text = WorkerProfileText(measured.request);
     ASSERT_TRUE(text.has_value()) << text.error();

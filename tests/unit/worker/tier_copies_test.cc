@@ -1,11 +1,15 @@
-// Copies between memories by a thread of their own: in the order of the list, and stopped with the
-// step.
+// Copies between memories by threads of their own: in the order of the list, and stopped with the
+// step; a disk that fails ends it.
 #include "worker/tier_copies.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <vector>
+
+#include "base/file.h"
 
 namespace meshwright::worker {
 namespace {
@@ -20,7 +24,7 @@ Access Of(const Bytes& bytes, bool writes) {
 
 TierItem CopyItem(const Bytes& from, Bytes& to) {
   TierItem item;
-  item.copies = true;
+  item.lane = TierLane::kHost;
   item.accesses = {Of(from, false), Of(to, true)};
   item.from = from.data();
   item.to = to.data();
@@ -40,28 +44,98 @@ TEST(TierCopies, KeepTheOrderOfTheList) {
   const std::vector<TierItem> items = {ComputeItem(arena, true), CopyItem(arena, host),
                                        ComputeItem(arena, true), CopyItem(host, other),
                                        ComputeItem(other, false)};
-  TierCopies copies(items, 0);
+  TierCopies copies(items, {});
   EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
   for (int step = 1; step <= 50; ++step) {
     copies.Begin();
-    copies.Await(0);
+    ASSERT_TRUE(copies.Await(0).ok());
     std::memset(arena.data(), step, arena.size());
     copies.Passed(0);
-    copies.Await(2);
+    ASSERT_TRUE(copies.Await(2).ok());
     std::memset(arena.data(), 0x7f, arena.size());
     copies.Passed(2);
-    copies.Await(4);
+    ASSERT_TRUE(copies.Await(4).ok());
     EXPECT_EQ(other, Bytes(kTierBytes, std::byte(step))) << "step " << step;
     copies.Passed(4);
-    copies.End();
+    ASSERT_TRUE(copies.End().ok());
   }
+}
+
+// Into the file, or out of it.
+TierItem FileItem(const ScratchFile& file, int64_t offset, Bytes& bytes, bool reads) {
+  TierItem item;
+  item.lane = TierLane::kDisk;
+  item.accesses = {Of(bytes, reads)};
+  if (reads) {
+    item.to = bytes.data();
+  } else {
+    item.from = bytes.data();
+  }
+  item.bytes = static_cast<int64_t>(bytes.size());
+  item.file = &file;
+  item.file_offset = offset;
+  return item;
+}
+
+// The lanes of host and disk wait for one another where they meet in the arena.
+TEST(TierCopies, KeepTheOrderOfTwoMemories) {
+  const TempDir folder = *TempDir::Make();
+  const ScratchFile file = *ScratchFile::Make(folder.path(), 2 * kTierBytes);
+  Bytes arena(kTierBytes), host(kTierBytes), other(kTierBytes);
+  const std::vector<TierItem> items = {
+      ComputeItem(arena, true),  FileItem(file, kTierBytes, arena, false),
+      CopyItem(host, arena),     CopyItem(arena, other),
+      FileItem(file, kTierBytes, arena, true), ComputeItem(arena, false)};
+  TierCopies copies(items, {});
+  for (int step = 1; step <= 20; ++step) {
+    std::memset(host.data(), 0x55, host.size());
+    copies.Begin();
+    ASSERT_TRUE(copies.Await(0).ok());
+    std::memset(arena.data(), step, arena.size());
+    copies.Passed(0);
+    ASSERT_TRUE(copies.Await(5).ok());
+    EXPECT_EQ(arena, Bytes(kTierBytes, std::byte(step))) << "step " << step;
+    copies.Passed(5);
+    ASSERT_TRUE(copies.End().ok());
+    EXPECT_EQ(other, host) << "step " << step;
+  }
+}
+
+// What is behind the limit of a process's files fails as a full disk does.
+TEST(TierCopies, AFailingDiskEndsTheStep) {
+  const TempDir folder = *TempDir::Make();
+  const ScratchFile file = *ScratchFile::Make(folder.path(), 2 * kTierBytes);
+  Bytes arena(kTierBytes);
+  const std::vector<TierItem> items = {ComputeItem(arena, true),
+                                       FileItem(file, kTierBytes, arena, false),
+                                       FileItem(file, kTierBytes, arena, true),
+                                       ComputeItem(arena, false)};
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  (void)signal(SIGXFSZ, SIG_IGN);
+  const rlimit low{static_cast<rlim_t>(kTierBytes), old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  TierCopies copies(items, {});
+  copies.Begin();
+  copies.Passed(0);
+  const Status failed = copies.Await(3);
+  copies.Stop();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_EQ(failed.code(), StatusCode::kResourceExhausted) << failed;
+  EXPECT_NE(failed.message().find(folder.path()), std::string::npos) << failed;
+  EXPECT_NE(failed.message().find("--scratch-dir"), std::string::npos) << failed;
+  // The next step begins anew.
+  copies.Begin();
+  copies.Passed(0);
+  EXPECT_TRUE(copies.Await(3).ok());
+  EXPECT_TRUE(copies.End().ok());
 }
 
 // A link of a byte per second would need hours.
 TEST(TierCopies, StopWithTheStep) {
   Bytes host(kTierBytes, std::byte{1}), arena(kTierBytes);
   const std::vector<TierItem> items = {CopyItem(host, arena), ComputeItem(arena, false)};
-  TierCopies copies(items, 1);
+  TierCopies copies(items, {1, 1});
   copies.Begin();
   copies.Stop();
   copies.Begin();

@@ -1,0 +1,27 @@
+// Where what a job leaves to the search is: the nearest memories with which it fits.
+//
+// A choice says for each kind of memory use in which memory it is. Choices are as far as the kinds
+// that they move, a disk counting twice: first nothing is moved, then one kind to the host's
+// memory, and so on. The first distance at which some choice fits ends the search, and of its
+// choices the one with the shortest step is taken: what is farther moves more.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "ir/job.h"
+
+namespace meshwright::search {
+
+bool LeavesMemoryOpen(const ir::ParallelSpec& parallel);
+
+// By distance the specs with every "auto" decided. One, the spec itself, where nothing is open.
+std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec& parallel);
+
+// "optimizer in the memory of the host, weights on the disk"; of the kinds that `asked` leaves open.
+std::string MemoryText(const ir::ParallelSpec& asked, const ir::ParallelSpec& chosen);
+
+}  // namespace meshwright::search

@@ -1,0 +1,117 @@
+// Which memories an open choice tries, from near to far, and which it takes.
+#include "search/choose_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "ir/builder.h"
+#include "planner/plan.h"
+#include "search/find_layout.h"
+
+namespace meshwright::search {
+namespace {
+
+using ir::Builder;
+using ir::DType;
+using ir::Op;
+
+ir::ParallelSpec AllOpen() {
+  ir::ParallelSpec spec;
+  spec.optimizer_memory = spec.weights_memory = "auto";
+  spec.gradients_memory = spec.activations_memory = "auto";
+  return spec;
+}
+
+TEST(MemoryChoices, AreNearFirst) {
+  const auto choices = MemoryChoices(AllOpen());
+  ASSERT_EQ(choices.size(), 7u);
+  std::vector<size_t> counts;
+  for (const auto& as_near : choices) counts.push_back(as_near.size());
+  // Of 3 x 3 x 2 x 2.
+  EXPECT_EQ(counts, (std::vector<size_t>{1, 4, 8, 10, 8, 4, 1}));
+  for (const auto& as_near : choices) {
+    for (const ir::ParallelSpec& spec : as_near) EXPECT_FALSE(LeavesMemoryOpen(spec));
+  }
+  EXPECT_EQ(MemoryText(AllOpen(), choices.front().front()), "all on the device");
+  EXPECT_EQ(MemoryText(AllOpen(), choices.back().front()),
+            "optimizer on the disk, weights on the disk, gradients in the memory of the host, "
+            "activations in the memory of the host");
+}
+
+TEST(MemoryChoices, KeepWhatIsDecided) {
+  ir::ParallelSpec spec;
+  spec.optimizer_memory = "auto";
+  spec.weights_memory = "host";
+  const auto choices = MemoryChoices(spec);
+  ASSERT_EQ(choices.size(), 3u);
+  EXPECT_EQ(choices[2].front().optimizer_memory, "disk");
+  EXPECT_EQ(choices[2].front().weights_memory, "host");
+  EXPECT_EQ(MemoryChoices(ir::ParallelSpec()).size(), 1u);
+}
+
+// Products of 64 x 64 weights: 16 KiB each, as much gradient and twice that of optimizer state.
+ir::JobRequest Products(int layers) {
+  Builder b("loss");
+  const auto param = [&](const std::string& name) {
+    return b.AddOne(Op::kParam, {}, {{"name", name}}, {{DType::kF32, {64, 64}}});
+  };
+  const ValueId tokens = b.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {{DType::kI32, {2, 3}}});
+  const auto cut = [&](int64_t start) {
+    return b.AddOne(Op::kSlice, {tokens}, {{"dim", 1}, {"start", start}, {"size", 2}});
+  };
+  ValueId x = b.AddOne(Op::kEmbedding, {param("wte"), cut(0)});
+  for (int i = 0; i < layers; ++i) {
+    x = b.AddOne(Op::kEinsum, {x, param("w" + std::to_string(i))}, {{"equation", "bsk,kn->bsn"}});
+  }
+  const auto loss = b.Add(Op::kCrossEntropy, {x, cut(1)});
+  b.SetOutput("loss_sum", loss[0]);
+  b.SetOutput("count", loss[1]);
+  ir::JobRequest job;
+  job.name = "job";
+  job.SetLoss(*b.Finish());
+  job.train.global_batch = 2;
+  job.train.sequence = 2;
+  job.optimizer.max_norm = 1;
+  job.parallel.offload_chunk_bytes = 16 << 10;
+  return job;
+}
+
+TEST(ChooseMemory, TakesTheNearestThatFits) {
+  constexpr int kLayers = 15;
+  constexpr int64_t kWeightBytes = (kLayers + 1) * 64 * 64 * 4;
+  const FindOptions options;
+  const auto found = [&](ir::JobRequest job, int64_t bytes) {
+    mesh::Topology topology = mesh::Topology::Local(1);
+    topology.devices[0].memory_bytes = bytes;
+    return FindPlan(job, topology, options, SystemClock());
+  };
+  ir::JobRequest job = Products(kLayers);
+  job.parallel.optimizer_memory = job.parallel.weights_memory = "auto";
+  job.parallel.gradients_memory = job.parallel.activations_memory = "auto";
+  struct Case {
+    int64_t bytes;
+    const char* text;
+  };
+  for (const Case& c : {Case{5 * kWeightBytes, "all on the device"},
+                        Case{3 * kWeightBytes, ": optimizer in the memory of the host; a step"}}) {
+    const auto plan = found(job, c.bytes);
+    ASSERT_TRUE(plan.has_value()) << c.bytes << ": " << plan.error();
+    ASSERT_FALSE(plan->plan.notes.empty());
+    EXPECT_NE(plan->plan.notes.back().find(c.text), std::string::npos) << plan->plan.notes.back();
+    EXPECT_LE(plan->plan.memory[0].total_bytes, c.bytes);
+  }
+  const auto least = found(job, kWeightBytes);
+  ASSERT_TRUE(least.has_value()) << least.error();
+  EXPECT_LE(least->plan.memory[0].total_bytes, kWeightBytes);
+  // Nothing is open: the refusal names what would help.
+  const auto refused = found(Products(kLayers), kWeightBytes);
+  ASSERT_FALSE(refused.has_value());
+  for (const char* const key : {"optimizer_memory", "weights_memory"}) {
+    EXPECT_NE(refused.error().message().find(std::string("parallelism.") + key + " = \"host\""),
+              std::string::npos)
+        << refused.error();
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::search
