@@ -75,7 +75,9 @@ class ThreadsOfNodes final : public ops::NodeObserver {
     const ir::Op op = graph.node(node).op;
     const MutexLock lock(mutex_);
     (planner::IsCollective(op) ? collectives_ : kernels_).insert(std::this_thread::get_id());
-    if (op == awaited_) reduced_ = true;
+    // Loss and count are scalars, which the forward has made.
+    const bool gradient = graph.type(graph.node(node).outputs[0]).rank() > 0;
+    reduced_ = reduced_ || (op == awaited_ && gradient);
     changed_.NotifyAll();
     if (!awaited_ || op != ir::Op::kEmbeddingGrad) return;
     const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
