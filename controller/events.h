@@ -18,12 +18,11 @@
 #include "checkpoint/assign.h"
 #include "controller/actor_events.h"
 #include "controller/client_desk.h"
-#include "controller/driver.h"
 #include "controller/ids.h"
+#include "controller/record_events.h"
 #include "controller/step_lists.h"
 #include "controller/store.h"
 #include "ir/job.h"
-#include "ir/step_record.h"
 #include "mesh/topology.h"
 #include "proto/messages.h"
 
@@ -97,12 +96,6 @@ struct ResumeJob {
 struct SaveJob {
   CallId call;
   JobId job;
-};
-// Its devices write down what they do in these steps.
-struct RecordSteps {
-  CallId call;
-  JobId job;
-  ir::StepRange steps;
 };
 // Of a worker that is listed, or was. deadline_ms: of a drain, from now.
 struct OrderWorker {
@@ -270,21 +263,6 @@ struct HealthChanged {
   JobId job;
   bool stalled = false;
   std::map<int, double> slow_ranks;
-};
-// What devices wrote down of the steps of a launch, or how long a save held them up.
-struct RecordedMember {
-  std::string worker;
-  std::string host;      // whose clock its times are of
-  ir::ClockRound round;  // not complete: of a save
-  int64_t begin_ns = 0;
-  int64_t said_ns = 0;
-  std::vector<ir::StepRecord> steps;
-};
-struct StepsRecorded {
-  JobId job;
-  std::string layout;  // of the plan that it runs by
-  PlannedLaunch launch;
-  std::vector<RecordedMember> members;
 };
 // For its metrics: one more of these.
 enum class JobCount : uint8_t { kCheckpoint, kFailedCheckpoint, kRecovery };

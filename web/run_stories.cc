@@ -84,21 +84,75 @@ std::map<std::string, double> NamedParts(const report::StepParts& parts) {
   return named;
 }
 
-class RunStories final : public controller::RunStory {
+// Factors of profiles, in a file. Thread rule: thread-safe.
+class ProfileBook {
  public:
-  RunStories(StoryOptions options, const Clock& clock)
-      : options_(std::move(options)), clock_(clock) {
-    if (options_.factors_path.empty() || !FileExists(options_.factors_path)) return;
-    auto text = ReadFile(options_.factors_path);
+  // path: empty: nothing is learned.
+  explicit ProfileBook(std::string path) : path_(std::move(path)) {
+    if (path_.empty() || !FileExists(path_)) return;
+    const auto text = ReadFile(path_);
     auto factors = text.has_value() ? mesh::ParseFactors(*text)
                                     : Result<mesh::FactorsByDevice>(Fail(text.error()));
     if (factors.has_value()) {
       const MutexLock lock(mutex_);
       factors_ = *std::move(factors);
     } else {
-      LogWarn(fmt::format("{} is not used: {}", options_.factors_path, factors.error().message()));
+      LogWarn(fmt::format("{} is not used: {}", path_, factors.error().message()));
     }
   }
+
+  mesh::SharedProfile Measured(const mesh::SharedProfile& profile) {
+    if (profile == nullptr || path_.empty()) return profile;
+    const MutexLock lock(mutex_);
+    bases_[profile->name] = profile;
+    const auto known = factors_.find(profile->name);
+    if (known == factors_.end()) return profile;
+    return std::make_shared<const mesh::DeviceProfile>(mesh::WithFactors(*profile, known->second));
+  }
+
+  void LearnFrom(const planner::Plan& plan, const mesh::Topology& topology,
+                 const std::vector<report::RecordedStep>& steps) {
+    if (path_.empty()) return;
+    const auto kinds = report::MeasureKernels(plan, BaseOf(topology), steps);
+    if (kinds.empty()) return;
+    std::string text;
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& [name, measured] : kinds) {
+        // The file has names in quotes.
+        if (name.find_first_of("\"\n") != std::string::npos) continue;
+        factors_[name] = mesh::Learn(factors_[name], measured);
+      }
+      std::erase_if(factors_, [](const auto& each) { return each.second.steps < 1; });
+      text = mesh::FormatFactors(factors_);
+    }
+    const Status written = WriteFileAtomic(path_, text);
+    if (!written.ok()) LogWarn(fmt::format("profiles are not kept: {}", written.message()));
+  }
+
+ private:
+  // The topology with profiles as workers registered them.
+  mesh::Topology BaseOf(const mesh::Topology& topology) {
+    mesh::Topology base = topology;
+    const MutexLock lock(mutex_);
+    for (mesh::Device& device : base.devices) {
+      if (device.profile == nullptr) continue;
+      const auto known = bases_.find(device.profile->name);
+      if (known != bases_.end()) device.profile = known->second;
+    }
+    return base;
+  }
+
+  const std::string path_;
+  Mutex mutex_;
+  mesh::FactorsByDevice factors_ MW_GUARDED_BY(mutex_);
+  std::map<std::string, mesh::SharedProfile> bases_ MW_GUARDED_BY(mutex_);  // as registered
+};
+
+class RunStories final : public controller::RunStory {
+ public:
+  RunStories(StoryOptions options, const Clock& clock)
+      : options_(std::move(options)), clock_(clock), profiles_(options_.factors_path) {}
   ~RunStories() override { Stop(); }
 
   void Listen(std::function<void(const StepFigures&)> listener) override {
@@ -121,12 +175,7 @@ class RunStories final : public controller::RunStory {
   }
 
   mesh::SharedProfile Measured(const mesh::SharedProfile& profile) override {
-    if (profile == nullptr || options_.factors_path.empty()) return profile;
-    const MutexLock lock(mutex_);
-    bases_[profile->name] = profile;
-    const auto known = factors_.find(profile->name);
-    if (known == factors_.end()) return profile;
-    return std::make_shared<const mesh::DeviceProfile>(mesh::WithFactors(*profile, known->second));
+    return profiles_.Measured(profile);
   }
 
   void Stop() override { thread_.Stop(); }
@@ -177,7 +226,7 @@ class RunStories final : public controller::RunStory {
     story->run.Add(*story->made.plan, std::move(members), save ? recorded.launch.first_step : -1);
     const auto steps = story->run.Steps(*story->made.plan, {});
     if (!any || steps.empty()) return;
-    LearnFrom(*story, steps);
+    profiles_.LearnFrom(*story->made.plan, story->made.topology, steps);
     const report::WhyFigures figures = FiguresOf(*story, steps);
     const Status written = WriteFiles(*story, steps, figures);
     if (!written.ok()) {
@@ -188,36 +237,6 @@ class RunStories final : public controller::RunStory {
       listener_({story->job, figures.forecast.total(), figures.measured.mean.total(),
                  NamedParts(figures.forecast), NamedParts(figures.measured.mean)});
     }
-  }
-
-  // The plan's topology with profiles as workers registered them.
-  mesh::Topology BaseOf(const mesh::Topology& topology) {
-    mesh::Topology base = topology;
-    const MutexLock lock(mutex_);
-    for (mesh::Device& device : base.devices) {
-      if (device.profile == nullptr) continue;
-      const auto known = bases_.find(device.profile->name);
-      if (known != bases_.end()) device.profile = known->second;
-    }
-    return base;
-  }
-
-  void LearnFrom(const Story& story, const std::vector<report::RecordedStep>& steps) {
-    if (options_.factors_path.empty()) return;
-    const auto kinds = report::MeasureKernels(*story.made.plan, BaseOf(story.made.topology), steps);
-    if (kinds.empty()) return;
-    std::string text;
-    {
-      const MutexLock lock(mutex_);
-      for (const auto& [name, measured] : kinds) {
-        if (name.find_first_of("\"\n") != std::string::npos) continue;
-        factors_[name] = mesh::Learn(factors_[name], measured);
-      }
-      std::erase_if(factors_, [](const auto& each) { return each.second.steps < 1; });
-      text = mesh::FormatFactors(factors_);
-    }
-    const Status written = WriteFileAtomic(options_.factors_path, text);
-    if (!written.ok()) LogWarn(fmt::format("profiles are not kept: {}", written.message()));
   }
 
   report::WhyFigures FiguresOf(const Story& story,
@@ -310,9 +329,7 @@ class RunStories final : public controller::RunStory {
   const Clock& clock_;
   std::function<void(const StepFigures&)> listener_;
   std::list<Story> stories_;  // on the thread, by the age of their plans
-  Mutex mutex_;
-  mesh::FactorsByDevice factors_ MW_GUARDED_BY(mutex_);
-  std::map<std::string, mesh::SharedProfile> bases_ MW_GUARDED_BY(mutex_);  // as registered
+  ProfileBook profiles_;
   Executor thread_{"mw-stories"};  // last: it ends before what it uses
 };
 

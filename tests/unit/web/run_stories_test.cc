@@ -1,0 +1,139 @@
+#include "web/run_stories.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "tests/still_clock.h"
+#include "tests/unit/report/planned_job.h"
+#include "tests/unit/report/recorded_step.h"
+
+namespace meshwright::web {
+namespace {
+
+using controller::StoryForm;
+using ::testing::HasSubstr;
+
+class RunStoriesTest : public ::testing::Test {
+ protected:
+  RunStoriesTest() {
+    for (mesh::Device& device : topology_.devices) device.profile = mesh::DefaultDeviceProfile();
+  }
+  ~RunStoriesTest() override {
+    if (stories_) stories_->Stop();
+  }
+
+  void Start(const std::string& factors) {
+    if (stories_) stories_->Stop();
+    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 10}, kStill);
+    stories_->Listen([this](const controller::StepFigures& figures) { figures_ = figures; });
+  }
+
+  // The job is planned for devices as they are known, which are half as fast as their profile.
+  void PlanJob(int64_t id) {
+    for (mesh::Device& device : topology_.devices) {
+      device.profile = stories_->Measured(mesh::DefaultDeviceProfile());
+    }
+    auto planned = report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=2"}, topology_);
+    ASSERT_TRUE(planned.has_value()) << planned.error();
+    plan_ = std::make_shared<const planner::Plan>(planned->plan());
+    stories_->OnPlan({JobId(id), dir_.path(),
+                      std::make_shared<const ir::JobRequest>(planned->prepared.request), plan_,
+                      topology_});
+  }
+
+  void Record(int64_t id, int64_t step, const std::string& layout) {
+    mesh::Topology truth = topology_;
+    mesh::MeasuredFactors half;
+    half.steps = 1;
+    half.all = 2;
+    for (mesh::Device& device : truth.devices) {
+      device.profile = std::make_shared<const mesh::DeviceProfile>(
+          mesh::WithFactors(*mesh::DefaultDeviceProfile(), half));
+    }
+    auto records = report::RecordsAsForecast(*plan_, truth, step, 1'000'000);
+    ASSERT_TRUE(records.has_value()) << records.error();
+    controller::StepsRecorded recorded{JobId(id), layout, {"step", step, 1}, {}};
+    recorded.members.push_back(
+        {"w0", "host-a", {100, 200, 300, 400}, 1'000'000, 9'000'000, *std::move(records)});
+    stories_->OnRecorded(std::move(recorded));
+  }
+
+  Result<std::string> Ask(int64_t id, StoryForm form, ir::StepRange steps = {}) {
+    std::promise<Result<std::string>> answer;
+    stories_->Ask({JobId(id), steps, form},
+                  [&](Result<std::string> text) { answer.set_value(std::move(text)); });
+    return answer.get_future().get();
+  }
+
+  TempDir dir_ = *TempDir::Make();
+  mesh::Topology topology_ = mesh::Topology::Local(2);
+  std::shared_ptr<const planner::Plan> plan_;
+  std::shared_ptr<controller::RunStory> stories_;
+  controller::StepFigures figures_;  // of the stories' thread; read behind an answer
+};
+
+TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
+  Start("");
+  EXPECT_EQ(Ask(7, StoryForm::kTable).error().code(), StatusCode::kFailedPrecondition);
+  PlanJob(7);
+  EXPECT_EQ(Ask(7, StoryForm::kTable).error().code(), StatusCode::kNotFound);
+  Record(7, 3, plan_->layout.ToString());
+  EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("step 4, mean of their devices"));
+  EXPECT_THAT(Ask(7, StoryForm::kWhy).value(), HasSubstr("exposed communication"));
+  for (const StoryForm form : {StoryForm::kTrace, StoryForm::kTableJson, StoryForm::kWhyJson}) {
+    EXPECT_FALSE(nlohmann::json::parse(Ask(7, form).value()).empty());
+  }
+  const auto other = Ask(7, StoryForm::kTable, {10, 2});
+  ASSERT_FALSE(other.has_value());
+  EXPECT_EQ(other.error().message(),
+            "steps 11 to 12 of job 7 are not recorded; there are records of 4 to 4");
+  // The page's files say the same as the answers, and the metrics as the files.
+  const auto file = [&](const char* name) { return ReadFile(dir_.File(name)).value(); };
+  EXPECT_EQ(file(kTimelineFile), Ask(7, StoryForm::kTrace).value());
+  EXPECT_THAT(file(kMeasuredPicture), HasSubstr("step 4 as measured"));
+  const auto parts = nlohmann::json::parse(file(kPartsFile));
+  EXPECT_EQ(parts.at("measured").at("compute_s"), figures_.measured_parts.at("compute"));
+  EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.05);
+}
+
+// Programs that were made ahead for fewer devices are another plan.
+TEST_F(RunStoriesTest, RecordsOfAnotherPlanAreNotTold) {
+  Start("");
+  PlanJob(7);
+  Record(7, 3, "another layout");
+  EXPECT_EQ(Ask(7, StoryForm::kTable).error().code(), StatusCode::kNotFound);
+}
+
+TEST_F(RunStoriesTest, LaterPlansGoByWhatStepsHaveShownAlsoAfterARestart) {
+  const std::string path = dir_.File("factors.txt");
+  Start(path);
+  PlanJob(7);
+  Record(7, 3, plan_->layout.ToString());
+  (void)Ask(7, StoryForm::kTable);
+  const double before = figures_.measured_s / figures_.forecast_s;
+  for (int life = 0; life < 2; ++life) {
+    PlanJob(8 + life);
+    EXPECT_THAT(plan_->notes.back(), HasSubstr("profile: measured on"));
+    Record(8 + life, 3, plan_->layout.ToString());
+    (void)Ask(8 + life, StoryForm::kTable);
+    const double now = figures_.measured_s / figures_.forecast_s;
+    EXPECT_NEAR(now, 1, 0.05) << "it was " << before;
+    Start(path);
+  }
+  ASSERT_TRUE(WriteFileAtomic(path, "nonsense\n").ok());
+  Start(path);
+  EXPECT_EQ(stories_->Measured(mesh::DefaultDeviceProfile()), mesh::DefaultDeviceProfile());
+}
+
+TEST_F(RunStoriesTest, AskedAfterTheEndItAnswers) {
+  Start("");
+  stories_->Stop();
+  EXPECT_EQ(Ask(7, StoryForm::kTable).error().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace meshwright::web
