@@ -59,19 +59,17 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
   const int64_t devices = layout.device_count();
   double least = 1;
   for (int64_t i = 0; i < devices && i < static_cast<int64_t>(topology.devices.size()); ++i) {
+    const bool gpu = IsGpu(topology.ProfileOf(static_cast<size_t>(i)));
     const std::optional<double> share = SpareShare(topology, static_cast<int>(i), devices);
-    if (!share) return ir::OverlapMode::kByDevice;
+    if (gpu || !share) return ir::OverlapMode::kByDevice;
     least = std::min(least, *share);
   }
   return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
 }
 
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
-  const int device = program.device.value();
-  const bool gpu = IsGpu(topology.ProfileOf(static_cast<size_t>(device)));
-  const bool beside = program.overlap == ir::OverlapMode::kOn ||
-                      (gpu && program.overlap == ir::OverlapMode::kByDevice);
-  return beside ? SpareShare(topology, device, devices).value_or(0) : 0;
+  if (program.overlap != ir::OverlapMode::kOn) return 0;
+  return SpareShare(topology, program.device.value(), devices).value_or(0);
 }
 
 LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s) {

@@ -51,7 +51,10 @@ std::string OverlapLine(const planner::Plan& plan, const planner::Forecast& fore
       return fmt::format("Collectives ({}) run in their turn: parallelism.overlap is false.\n",
                          all);
     case ir::OverlapMode::kByDevice:
-      return fmt::format("Collectives ({}) run in their turn: no core is known to be free.\n", all);
+      return fmt::format(
+          "Collectives ({}) run beside what computes on GPUs, else in their turn: no core is known "
+          "to be free.\n",
+          all);
   }
   return "";
 }

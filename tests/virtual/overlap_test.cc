@@ -65,8 +65,8 @@ ir::JobRequest OverlapJob(const OverlapCase& c, bool overlap) {
   return job;
 }
 
-// Which threads run kernels and which collectives. At the last kernel of a backward the device's
-// own thread waits until some gradient is reduced by this op, if there is one.
+// Which threads run kernels and which collectives. In the backward of the first layer, which comes
+// last, the device's own thread waits until some gradient is reduced by this op, if there is one.
 class ThreadsOfNodes final : public ops::NodeObserver {
  public:
   explicit ThreadsOfNodes(std::optional<ir::Op> awaited = std::nullopt) : awaited_(awaited) {}
@@ -79,7 +79,9 @@ class ThreadsOfNodes final : public ops::NodeObserver {
     const bool gradient = graph.type(graph.node(node).outputs[0]).rank() > 0;
     reduced_ = reduced_ || (op == awaited_ && gradient);
     changed_.NotifyAll();
-    if (!awaited_ || op != ir::Op::kEmbeddingGrad) return;
+    const ir::Node& at = graph.node(node);
+    const bool stops = at.phase == ir::Phase::kBackward && at.layer == 0;
+    if (!awaited_ || !stops || late_) return;
     const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!reduced_ && changed_.WaitUntil(mutex_, due)) continue;
     if (!reduced_) late_ = true;
@@ -156,8 +158,8 @@ TEST_P(OverlapLayouts, AreEqualBitByBit) {
 INSTANTIATE_TEST_SUITE_P(Kinds, OverlapLayouts, ::testing::ValuesIn(kOverlapCases),
                          [](const auto& of) { return std::string(of.param.name); });
 
-// The step's own thread stops at the end of the backward until a gradient is reduced: with
-// collectives in their turn it would be for ever.
+// The device's own thread stops in the backward until a gradient is reduced: with collectives in
+// their turn it would be for ever.
 class OverlapOfGradients : public ::testing::TestWithParam<int> {};
 
 TEST_P(OverlapOfGradients, TheyAreReducedBeforeTheBackwardEnds) {
