@@ -33,9 +33,7 @@ class FusedHeads {
       : b_(builder), config_(config), name_(name) {}
 
   // x [b, s, d]
-  Heads Of(ValueId x) {
-    return config_.files == QkvFiles::kOfOneHead ? OfOneHead(x) : OfGroups(x);
-  }
+  Heads Of(ValueId x) { return config_.files == QkvFiles::kOfOneHead ? OfOneHead(x) : OfGroups(x); }
 
  private:
   Heads OfGroups(ValueId x) {
@@ -44,9 +42,8 @@ class FusedHeads {
     const int64_t r = config_.heads / g;
     const int64_t e = config_.head_size();
     const int64_t rows = (r + 2) * g * e;
-    const ValueId weight =
-        b_.Param(name_ + ".weight", {d, r + 2, g, e},
-                 {.export_perm = {2, 1, 3, 0}, .export_shape = {rows, d}});
+    const ValueId weight = b_.Param(name_ + ".weight", {d, r + 2, g, e},
+                                    {.export_perm = {2, 1, 3, 0}, .export_shape = {rows, d}});
     ValueId all = b_.Einsum("bsd,dtge->bstge", x, weight);
     if (config_.attention_bias) {
       const ParamOptions bias = {
@@ -145,7 +142,9 @@ class Decoder {
   }
 
  private:
-  ValueId Norm(ValueId x, const std::string& name) { return b_.LayerNorm(x, name, config_.epsilon); }
+  ValueId Norm(ValueId x, const std::string& name) {
+    return b_.LayerNorm(x, name, config_.epsilon);
+  }
 
   ValueId Embed(ValueId embedding, ValueId tokens) {
     ValueId x = b_.Lookup(embedding, tokens);
@@ -228,8 +227,8 @@ class Decoder {
   }
 
   ValueId Mlp(ValueId x, const std::string& block) {
-    const ValueId up = Product(b_, x, block + "." + names_.up, config_.inner_width(),
-                               {.bias = config_.mlp_bias});
+    const ValueId up =
+        Product(b_, x, block + "." + names_.up, config_.inner_width(), {.bias = config_.mlp_bias});
     return Product(b_, Activate(b_, up, config_.activation), block + "." + names_.down,
                    config_.width, {config_.mlp_bias, ResidualStdOf(config_.layers)});
   }
@@ -262,9 +261,9 @@ Status Validate(const DecoderConfig& config) {
   }
   if (config.places == DecoderPlaces::kTurned) {
     if (!(config.rope_part > 0 && config.rope_part <= 1)) {
-      return InvalidArgument(
-          fmt::format("model: the part of a head that turns is {}; it must be above 0 and at most 1",
-                      config.rope_part));
+      return InvalidArgument(fmt::format(
+          "model: the part of a head that turns is {}; it must be above 0 and at most 1",
+          config.rope_part));
     }
     if (config.turned > config.head_size()) {
       return InvalidArgument(fmt::format("model: {} of the {} elements of a head turn",
@@ -286,15 +285,14 @@ int64_t ParamCount(const DecoderConfig& config) {
   const int64_t d = config.width;
   const int64_t f = config.inner_width();
   const int64_t kv = 2 * config.kv_head_count() * config.head_size();
-  const int64_t attention = d * (2 * d + kv) + (config.attention_bias ? d + kv : 0) +
-                            (config.output_bias ? d : 0);
+  const int64_t attention =
+      d * (2 * d + kv) + (config.attention_bias ? d + kv : 0) + (config.output_bias ? d : 0);
   const int64_t mlp = 2 * d * f + (config.mlp_bias ? d + f : 0);
   const int64_t norms = config.residual == DecoderResidual::kTogether ? 2 * d : 4 * d;
   const int64_t table = config.vocabulary * config.table_width();
   const int64_t projections = config.table_width() != d ? 2 * d * config.table_width() : 0;
-  const int64_t places = config.places == DecoderPlaces::kLearned
-                             ? (config.positions + config.rows_in_front) * d
-                             : 0;
+  const int64_t places =
+      config.places == DecoderPlaces::kLearned ? (config.positions + config.rows_in_front) * d : 0;
   return table * (config.tied ? 1 : 2) + (config.head_bias ? config.vocabulary : 0) + projections +
          places + config.layers * (attention + mlp + norms) +
          2 * d * ((config.final_norm ? 1 : 0) + (config.embedding_norm ? 1 : 0));

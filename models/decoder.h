@@ -1,6 +1,6 @@
 // Transformers with layer norms and an MLP of two products: GPT-J, GPT-NeoX, OPT, Phi, BLOOM and
-// Falcon. One model; what tells the families apart is in the config, and each family's own values in
-// models/families/.
+// Falcon. One model; what tells the families apart is in the config, and each family's own values
+// in models/families/.
 //
 // Params carry the names and, on export, the layout of Hugging Face's models: nn.Linear stores
 // [out, in], here weights are [in, out] with heads as dims of their own. Layers 0..layers-1 are the
@@ -70,9 +70,9 @@ struct DecoderConfig {
   int64_t width = 0;
   int64_t inner = 0;  // 0: 4 * width
   int64_t layers = 0;
-  int64_t heads = 0;     // divides width
-  int64_t kv_heads = 0;  // divides heads; 0: heads
-  bool says_kv_heads = false;  // a job may say how many
+  int64_t heads = 0;            // divides width
+  int64_t kv_heads = 0;         // divides heads; 0: heads
+  bool says_kv_heads = false;   // a job may say how many
   int64_t embedding_width = 0;  // 0: width
   double epsilon = 1e-5;
   double embedding_dropout = 0;

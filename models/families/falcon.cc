@@ -1,5 +1,5 @@
-// Falcon: attention and MLP side by side, of one norm or of two; queries share keys and values, in its
-// first models all of them one.
+// Falcon: attention and MLP side by side, of one norm or of two; queries share keys and values, in
+// its first models all of them one.
 #include "models/families/decoder_line.h"
 
 namespace meshwright::models {

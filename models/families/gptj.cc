@@ -1,4 +1,5 @@
-// GPT-J: attention and MLP read one norm of x together; neighbouring pairs turn; the head has a bias.
+// GPT-J: attention and MLP read one norm of x together; neighbouring pairs turn; the head has a
+// bias.
 #include "models/families/decoder_line.h"
 
 namespace meshwright::models {

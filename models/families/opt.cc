@@ -1,5 +1,5 @@
-// OPT: learned positions, whose table has two rows in front that no place has, and ReLU; in one size
-// norms are behind attention and MLP, and embeddings narrower than the blocks.
+// OPT: learned positions, whose table has two rows in front that no place has, and ReLU; in one
+// size norms are behind attention and MLP, and embeddings narrower than the blocks.
 #include "models/families/decoder_line.h"
 
 namespace meshwright::models {

@@ -426,8 +426,8 @@ TEST_F(SafetensorsTest, AWeightIsReadInItsSecondForm) {
                                 {"stored_row", int64_t{1}},
                                 {"stored_rows", int64_t{2}}});
   const ir::TensorType logical{ir::DType::kF32, {2, 2, 1}};
-  auto writer = SafetensorsWriter::Create(
-      Path("s"), {{"experts.gate_up", {ir::DType::kF32, {2, 2, 2}}}});
+  auto writer =
+      SafetensorsWriter::Create(Path("s"), {{"experts.gate_up", {ir::DType::kF32, {2, 2, 2}}}});
   ASSERT_TRUE(writer);
   ASSERT_TRUE((*writer)->Write("experts.gate_up", 0, Bytes(Ramp(8))).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
