@@ -130,11 +130,9 @@ class T5 {
   // heads share the table by heads. Places differ by -(s - 1) to s - 1, so the rows of the
   // distances are taken once, and then by difference.
   ValueId DistanceBias(const std::string& name, bool decodes, int64_t tokens) {
-    const ValueId table = b_.Param(name + ".relative_attention_bias.weight",
-                                   {config_.buckets, config_.heads},
-                                   {.std_dev = StdOf(config_.width),
-                                    .beside = name + ".q.weight",
-                                    .beside_dims = {-1, 1}});
+    const ValueId table = b_.Param(
+        name + ".relative_attention_bias.weight", {config_.buckets, config_.heads},
+        {.std_dev = StdOf(config_.width), .beside = name + ".q.weight", .beside_dims = {-1, 1}});
     const ValueId of_distance = b_.Lookup(table, BucketsOf(decodes, tokens));
     const ValueId keys = b_.Iota(tokens);
     const ValueId queries = b_.Reshape(keys, {tokens, 1});

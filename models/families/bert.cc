@@ -116,7 +116,9 @@ FamilyRow<BertConfig> BertRow() {
                    {"hidden_dropout_prob", &BertConfig::dropout},
                    {"attention_probs_dropout_prob", &BertConfig::attention_dropout},
                    {"classifier_dropout", &BertConfig::classifier_dropout},
-                   {"layer_norm_eps", &BertConfig::epsilon}},
+                   {"layer_norm_eps", &BertConfig::epsilon},
+                   // No key of transformers, whose tokenizers know it.
+                   {"mask_token_id", &BertConfig::mask_token}},
           .read = ReadBert,
           .write = WriteBert};
 }

@@ -1,5 +1,5 @@
-// The examples of models with an encoder, with processes: rows of texts are made of the files beside
-// them, two workers share the model, and what comes back is a folder of Hugging Face.
+// The examples of models with an encoder, with processes: rows of texts are made of the files
+// beside them, two workers share the model, and what comes back is a folder of Hugging Face.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,14 +53,13 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
   const client::JobInfo classifier =
       Train(1, "bert-classifier", 0.4, {"parallelism.data_parallel_replicate_degree=2"});
   EXPECT_THAT(classifier.layout, HasSubstr("data=2"));
-  const client::JobInfo pairs =
-      Train(2, "t5-pairs", 2.0,
-            {"parallelism.pipeline_parallel_degree=2", "training.steps=100",
-             "checkpoint.enable=true"});
+  const client::JobInfo pairs = Train(
+      2, "t5-pairs", 2.0,
+      {"parallelism.pipeline_parallel_degree=2", "training.steps=100", "checkpoint.enable=true"});
   EXPECT_THAT(pairs.layout, HasSubstr("pipeline=2"));
   const std::string folder = cluster().File("export");
-  const std::string exported = TextOf(
-      {"--address", cluster().address(), "checkpoint", "export", "2", folder});
+  const std::string exported =
+      TextOf({"--address", cluster().address(), "checkpoint", "export", "2", folder});
   EXPECT_TRUE(FileExists(folder + "/model.safetensors")) << exported;
   EXPECT_THAT(ReadFile(folder + "/config.json").value_or(""),
               HasSubstr("T5ForConditionalGeneration"));

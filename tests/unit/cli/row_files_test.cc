@@ -72,18 +72,21 @@ TEST_F(RowFilesTest, PairsHaveTheirEndAndPadding) {
 }
 
 TEST_F(RowFilesTest, LabelledTextsHaveTypesAndALabel) {
-  const auto made = MakeRowFiles(Request("{\"text\": \"a\", \"label\": 1}\n"
-                                         "{\"text\": \"a\", \"text_pair\": \"b\", \"label\": \"bad\"}",
-                                         Labelled()));
+  const auto made =
+      MakeRowFiles(Request("{\"text\": \"a\", \"label\": 1}\n"
+                           "{\"text\": \"a\", \"text_pair\": \"b\", \"label\": \"bad\"}",
+                           Labelled()));
   ASSERT_TRUE(made.has_value()) << made.error();
-  EXPECT_THAT(Values(made->paths[0], "tokens"), ElementsAre(2, 100, 1, 0, 0, 0, 2, 100, 1, 101, 1, 0));
+  EXPECT_THAT(Values(made->paths[0], "tokens"),
+              ElementsAre(2, 100, 1, 0, 0, 0, 2, 100, 1, 101, 1, 0));
   EXPECT_THAT(Values(made->paths[0], "types"), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0));
   EXPECT_THAT(Values(made->paths[0], "label"), ElementsAre(1, 0));
 }
 
 TEST_F(RowFilesTest, ErrorsNameFileAndLine) {
   const std::string good = "{\"source\": \"a\", \"target\": \"b\"}\n";
-  EXPECT_THAT(Error(good + "{", Pairs()), HasSubstr("rows.jsonl: JSON at line 2: is no JSON object"));
+  EXPECT_THAT(Error(good + "{", Pairs()),
+              HasSubstr("rows.jsonl: JSON at line 2: is no JSON object"));
   EXPECT_THAT(Error(good + "\n{\"source\": \"a\"}", Pairs()),
               HasSubstr("line 3: has no texts \"source\" and \"target\""));
   EXPECT_THAT(Error("{\"text\": \"a\"}", Labelled()), HasSubstr("and \"label\""));

@@ -432,6 +432,14 @@ TEST_P(EveryModel, PredictsLogitsOfEveryToken) {
   ASSERT_TRUE(program) << program.error();
   const ir::Graph& graph = program->graph;
   EXPECT_EQ(graph.type(graph.Output("logits")).dims, (ir::Dims{3, 5, model->vocabulary}));
+  // A classifier says one thing of each row.
+  if (GetParam() != "bert") return;
+  const auto classifier = MakeModel({.name = GetParam(), .labels = 3});
+  ASSERT_TRUE(classifier) << classifier.error();
+  EXPECT_EQ(CountParams(Loss(classifier->functions)), classifier->param_count);
+  const auto classes = PredictProgram({.batch = 3, .sequence = 5}, classifier->functions);
+  ASSERT_TRUE(classes) << classes.error();
+  EXPECT_EQ(classes->graph.type(classes->graph.Output("logits")).dims, (ir::Dims{3, 3}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryModel, ::testing::ValuesIn(ModelNames()));

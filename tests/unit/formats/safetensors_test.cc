@@ -557,6 +557,21 @@ TEST_F(SafetensorsTest, ChecksTheWeightsOfAGraph) {
   EXPECT_EQ(check("x", 2).code(), StatusCode::kNotFound);
 }
 
+TEST_F(SafetensorsTest, FindsNormsUnderTheirOldNames) {
+  const auto opened = SafetensorsFile::Open(WriteRaw(
+      Raw(R"({"a.LayerNorm.gamma":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)));
+  ASSERT_TRUE(opened);
+  const auto code = [&](const char* name) {
+    const auto read =
+        ReadLogicalTile(**opened, Param({{"name", name}}), {ir::DType::kF32, {2}}, {});
+    return read ? StatusCode::kOk : read.error().code();
+  };
+  EXPECT_EQ(code("a.LayerNorm.weight"), StatusCode::kOk);
+  EXPECT_EQ(code("bert.a.LayerNorm.weight"), StatusCode::kOk);
+  EXPECT_EQ(code("a.LayerNorm.bias"), StatusCode::kNotFound);
+  EXPECT_EQ(code("a.norm.weight"), StatusCode::kNotFound);
+}
+
 TEST(ExportLayout, RejectsPermutationsAndShapesThatDoNotFit) {
   const ir::TensorType logical{ir::DType::kF32, {2, 3}};
   EXPECT_FALSE(
