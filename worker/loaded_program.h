@@ -39,8 +39,8 @@ class LoadedProgram {
                                                      Links& links, DeviceMemory& memory,
                                                      InstructionCounter& counter);
 
-  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and others
-  // beside it the copies between memories, no faster than `rates`. Errors: of the GPU;
+  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and
+  // others beside it the copies between memories, no faster than `rates`. Errors: of the GPU;
   // kUnimplemented for one that keeps something on a disk.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes, TierRates rates = {});
 
