@@ -9,9 +9,9 @@
 namespace meshwright::device {
 
 struct Scratch {
-  std::string folder;        // empty: nothing can be on a disk
-  int64_t limit_bytes = 0;   // of all devices together; 0: as the disk has room
-  int64_t bytes_per_s = 0;   // copies of CPU devices take as long as at this rate; 0: as they take
+  std::string folder;       // empty: nothing can be on a disk
+  int64_t limit_bytes = 0;  // of all devices together; 0: as the disk has room
+  int64_t bytes_per_s = 0;  // copies of CPU devices take as long as at this rate; 0: as they take
 };
 
 }  // namespace meshwright::device

@@ -75,8 +75,8 @@ struct ParallelSpec {
   // Tokens whose logits exist at a time, at least; 0: what is worth it on the devices
   // (planner/step_pieces.h).
   int64_t head_block_tokens = 0;
-  // Where each kind is while nothing reads it: "device" | "host" | of state also "disk" | "auto": the
-  // nearest of these with which the job fits (planner/tiers.h, search/choose_memory.h).
+  // Where each kind is while nothing reads it: "device" | "host" | of state also "disk" | "auto":
+  // the nearest of these with which the job fits (planner/tiers.h, search/choose_memory.h).
   std::string optimizer_memory = "device";
   std::string weights_memory = "device";
   std::string gradients_memory = "device";

@@ -19,10 +19,11 @@
 // the program's arena. A persistent slot may live in the memory of the host or on a disk (Space),
 // a transient one in that of the host, at an offset of its own arena there: no RUN and no message
 // touches such a far slot, they have a transient copy on the device, and what is written to a copy
-// is given back before the copy ends. A transient far slot comes alive with the first OFFLOAD to it;
-// from its FREE on the copies that hold the same are all there is. Within a RUN, the executable's temporaries live in [workspace_offset,
-// +workspace_bytes) of the arena, by ir::PlanWorkspace. All devices of a stage share their
-// executables; the device's mesh coordinates resolve groups and sharded dims at load.
+// is given back before the copy ends. A transient far slot comes alive with the first OFFLOAD to
+// it; from its FREE on the copies that hold the same are all there is. Within a RUN, the
+// executable's temporaries live in [workspace_offset, +workspace_bytes) of the arena, by
+// ir::PlanWorkspace. All devices of a stage share their executables; the device's mesh coordinates
+// resolve groups and sharded dims at load.
 //
 // Text form (FormatProgram); ranks are the devices of the stage's mesh, row-major over the axes:
 //   program "step" device 3 of 8 stage 1 {

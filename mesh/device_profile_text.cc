@@ -114,10 +114,10 @@ Status ReadLink(LineReader& line, MeasuredLinks& links) {
   if (name != "process" && name != "host" && name != "memory" && name != "disk") {
     return line.Wrong(fmt::format("unknown link '{}'; known: process, host, memory, disk", name));
   }
-  std::optional<LinkCost>& link = name == "process" ? links.process
-                                  : name == "host"    ? links.host
-                                  : name == "memory"  ? links.memory
-                                                      : links.disk;
+  std::optional<LinkCost>& link = name == "process"  ? links.process
+                                  : name == "host"   ? links.host
+                                  : name == "memory" ? links.memory
+                                                     : links.disk;
   if (link) return line.Wrong(fmt::format("link {} was given before", name));
   link.emplace();
   MW_ASSIGN_OR_RETURN(link->alpha_s, line.Number<double>(line.Word(), "seconds per message"));

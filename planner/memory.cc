@@ -250,7 +250,8 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs) {
   if (!largest) return memory;
   const int64_t scratch_bytes = apart ? scratch.Apart() : scratch.Together();
   AddHostArena(programs, memory.host);
-  for (const auto& [kind, bytes] : TransientPeak(*largest, ir::Space::kDevice)) memory.bytes[kind] += bytes;
+  for (const auto& [kind, bytes] : TransientPeak(*largest, ir::Space::kDevice))
+    memory.bytes[kind] += bytes;
   memory.bytes[ir::MemoryKind::kWorkspace] += largest->workspace_bytes + scratch_bytes;
   memory.total_bytes += AlignUp(largest->arena_bytes) + AlignUp(scratch_bytes);
   return memory;

@@ -476,7 +476,7 @@ namespace {
 // What a refusal for memory offers, from what costs least.
 struct OfferedMemory {
   const char* field;
-  std::string ir::ParallelSpec::* memory;
+  std::string ir::ParallelSpec::*memory;
 };
 constexpr OfferedMemory kOffered[] = {
     {"parallelism.optimizer_memory", &ir::ParallelSpec::optimizer_memory},
@@ -507,12 +507,12 @@ Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
       host_bytes = std::max(host_bytes, memory.host.total_bytes);
     }
     constexpr double kMib = 1048576.0;
-    return Fail(Status(refusal.code(),
-                       fmt::format("{}. It fits with {}: {:.1f} MiB of a device, {:.1f} MiB of its "
-                                   "host's memory, which come and go in each step",
-                                   refusal.message(), keys,
-                                   static_cast<double>(device_bytes) / kMib,
-                                   static_cast<double>(host_bytes) / kMib)));
+    return Fail(
+        Status(refusal.code(),
+               fmt::format("{}. It fits with {}: {:.1f} MiB of a device, {:.1f} MiB of its "
+                           "host's memory, which come and go in each step",
+                           refusal.message(), keys, static_cast<double>(device_bytes) / kMib,
+                           static_cast<double>(host_bytes) / kMib)));
   }
   return Fail(std::move(refusal));
 }

@@ -20,10 +20,10 @@ namespace meshwright::planner {
 namespace {
 
 struct DeviceState : DeviceTime {
-  size_t next = 0;                     // instruction
-  double begin_s = 0;                  // of the RUN that it is in
+  size_t next = 0;                                    // instruction
+  double begin_s = 0;                                 // of the RUN that it is in
   std::array<double, ir::kSpaceCount> tier_free_s{};  // when its last copy of each memory is made
-  std::map<SlotId, double> fetched_s;  // copies that no RUN has waited for
+  std::map<SlotId, double> fetched_s;                 // copies that no RUN has waited for
   std::map<SlotId, double> written_s;  // when the last RUN that wrote a slot was done
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
@@ -86,9 +86,9 @@ class Replay {
         host_of_(programs.size(), -1),
         threads_of_(programs.size(), 1) {
     for (const ir::Program& program : programs) {
-      gives_back_.push_back(std::any_of(
-          program.instructions.begin(), program.instructions.end(),
-          [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; }));
+      gives_back_.push_back(
+          std::any_of(program.instructions.begin(), program.instructions.end(),
+                      [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; }));
     }
     for (size_t g = 0; g < groups_.size(); ++g) {
       groups_[g].joined.resize(setup.groups[g].members.size());
@@ -427,8 +427,8 @@ class Replay {
   std::vector<ChannelState> channels_;
   std::vector<GroupState> groups_;
   std::vector<HostState> hosts_;
-  std::vector<int> host_of_;     // per program: of hosts_; -1: cores of its own
-  std::vector<int> threads_of_;  // per program
+  std::vector<int> host_of_;      // per program: of hosts_; -1: cores of its own
+  std::vector<int> threads_of_;   // per program
   std::vector<bool> gives_back_;  // per program: it has an OFFLOAD
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t sequence_ = 0;

@@ -1,10 +1,10 @@
 // Tiers: what of a job is in a farther memory than the device's, the host's or a disk, and when it
 // comes to the device.
 //
-// Pieces that touch it are cut into chunks, which hold whole tensors in the order of their use; what
-// a chunk needs comes while the one before runs, and goes back, if it was written, while the next
-// one does. So the device holds three chunks at most, and a link that is as fast as what runs costs
-// nothing but the first chunk's way in and the last one's way out.
+// Pieces that touch it are cut into chunks, which hold whole tensors in the order of their use;
+// what a chunk needs comes while the one before runs, and goes back, if it was written, while the
+// next one does. So the device holds three chunks at most, and a link that is as fast as what runs
+// costs nothing but the first chunk's way in and the last one's way out.
 //
 // The optimizer's state is touched once a step, by the update; weights by each forward and backward
 // of a microbatch, too. Both have a place of their own in the far memory. Activations and gradients

@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
+#include "planner/forecast.h"
 
 namespace meshwright::search {
 namespace {
 
 struct PlacedKind {
   const char* name;
-  std::string ir::ParallelSpec::* memory;
+  std::string ir::ParallelSpec::*memory;
   size_t farthest;  // of kMemories
 };
 
@@ -70,6 +73,78 @@ std::string MemoryText(const ir::ParallelSpec& asked, const ir::ParallelSpec& ch
                         disk ? "on the disk" : "in the memory of the host");
   }
   return text.empty() ? "all on the device" : text;
+}
+
+namespace {
+
+struct TimedPlan {
+  FoundPlan found;
+  double step_s = 0;
+  ir::ParallelSpec spec;
+};
+
+// Of choices that are as near.
+struct NearChoices {
+  std::optional<TimedPlan> best;
+  size_t fitting = 0;
+  Status misfit;  // of the first that does not fit
+};
+
+Result<NearChoices> TryChoices(
+    const ir::JobRequest& job, const mesh::Topology& topology,
+    const std::vector<ir::ParallelSpec>& specs,
+    const std::function<Result<FoundPlan>(const ir::JobRequest&)>& find) {
+  NearChoices tried;
+  for (const ir::ParallelSpec& spec : specs) {
+    ir::JobRequest decided = job;
+    decided.parallel = spec;
+    Result<FoundPlan> found = find(decided);
+    if (!found.has_value()) {
+      if (found.error().code() != StatusCode::kResourceExhausted) return Fail(found.error());
+      if (tried.misfit.ok()) tried.misfit = found.error();
+      continue;
+    }
+    ++tried.fitting;
+    MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
+                        planner::ForecastStep(found->plan, topology));
+    if (tried.best && tried.best->step_s <= forecast.step_s) continue;
+    tried.best = TimedPlan{*std::move(found), forecast.step_s, spec};
+  }
+  return tried;
+}
+
+// nearest: what is wrong with the nearest choice; OK: it was taken.
+std::string MemoryNote(const ir::JobRequest& job, const NearChoices& tried, const Status& nearest) {
+  const std::string text = MemoryText(job.parallel, tried.best->spec);
+  if (nearest.ok()) return "memories that are open: " + text;
+  return fmt::format(
+      "memories that are open: {}; a step is forecast to take {}, {}; what is nearer does not fit "
+      "({})",
+      text, FormatDuration(tried.best->step_s),
+      tried.fitting > 1 ? fmt::format("the shortest of {} choices that are as near", tried.fitting)
+                        : "and nothing else that is as near fits",
+      nearest.message());
+}
+
+}  // namespace
+
+Result<FoundPlan> FindInMemories(
+    const ir::JobRequest& job, const mesh::Topology& topology,
+    const std::function<Result<FoundPlan>(const ir::JobRequest&)>& find) {
+  if (!LeavesMemoryOpen(job.parallel)) return find(job);
+  Status nearest;
+  Status farthest;
+  for (const std::vector<ir::ParallelSpec>& as_near : MemoryChoices(job.parallel)) {
+    MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, as_near, find));
+    if (tried.best) {
+      tried.best->found.plan.notes.push_back(MemoryNote(job, tried, nearest));
+      return std::move(tried.best->found);
+    }
+    farthest = tried.misfit;
+    if (nearest.ok()) nearest = tried.misfit;
+  }
+  return Fail(Status(farthest.code(), fmt::format("with the farthest memories that are open: {}",
+                                                  farthest.message())));
 }
 
 }  // namespace meshwright::search

@@ -542,74 +542,18 @@ Result<FirstPlan> FirstThatHasAPlan(
   return Fail(failed);
 }
 
-namespace {
-
-Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
-                                 const FindOptions& options, const Clock& clock,
-                                 planner::PlanScope scope) {
-  if (!ir::ReadsOutputs(job) || job.parallel.pipeline != 0) {
-    return PlanFinder(job, topology, options, clock, scope).Run();
-  }
-  // What programs read of one another is on the devices of one stage.
-  ir::JobRequest on_one_stage = job;
-  on_one_stage.parallel.pipeline = 1;
-  return PlanFinder(on_one_stage, topology, options, clock, scope).Run();
-}
-
-struct TimedPlan {
-  FoundPlan found;
-  double step_s = 0;
-  ir::ParallelSpec spec;
-};
-
-std::string MemoryNote(const ir::JobRequest& job, const TimedPlan& best, size_t as_near,
-                       const std::string& nearer) {
-  const std::string text = MemoryText(job.parallel, best.spec);
-  if (nearer.empty()) return "memories that are open: " + text;
-  return fmt::format(
-      "memories that are open: {}; a step is forecast to take {}, {}; what is nearer does not fit "
-      "({})",
-      text, FormatDuration(best.step_s),
-      as_near > 1 ? fmt::format("the shortest of {} choices that are as near", as_near)
-                  : "and nothing else is as near",
-      nearer);
-}
-
-}  // namespace
-
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
-  if (!LeavesMemoryOpen(job.parallel)) return FindInMemories(job, topology, options, clock, scope);
-  Status nearest = OkStatus();  // what is wrong with the nearest choice, and with the last
-  Status last = OkStatus();
-  for (const std::vector<ir::ParallelSpec>& as_near : MemoryChoices(job.parallel)) {
-    std::optional<TimedPlan> best;
-    size_t fitting = 0;
-    for (const ir::ParallelSpec& spec : as_near) {
-      ir::JobRequest decided = job;
-      decided.parallel = spec;
-      Result<FoundPlan> found = FindInMemories(decided, topology, options, clock, scope);
-      if (!found.has_value()) {
-        if (found.error().code() != StatusCode::kResourceExhausted) return found;
-        last = found.error();
-        if (nearest.ok()) nearest = last;
-        continue;
-      }
-      ++fitting;
-      MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                          planner::ForecastStep(found->plan, topology));
-      if (best && best->step_s <= forecast.step_s) continue;
-      best = TimedPlan{*std::move(found), forecast.step_s, spec};
+  return FindInMemories(job, topology, [&](const ir::JobRequest& decided) {
+    if (!ir::ReadsOutputs(decided) || decided.parallel.pipeline != 0) {
+      return PlanFinder(decided, topology, options, clock, scope).Run();
     }
-    if (!best) continue;
-    std::vector<std::string>& notes = best->found.plan.notes;
-    notes.push_back(
-        MemoryNote(job, *best, fitting, nearest.ok() ? std::string() : nearest.message()));
-    return std::move(best->found);
-  }
-  return Fail(Status(last.code(), fmt::format("with the farthest memories that are open: {}",
-                                              last.message())));
+    // What programs read of one another is on the devices of one stage.
+    ir::JobRequest on_one_stage = decided;
+    on_one_stage.parallel.pipeline = 1;
+    return PlanFinder(on_one_stage, topology, options, clock, scope).Run();
+  });
 }
 
 }  // namespace meshwright::search

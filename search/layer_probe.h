@@ -44,7 +44,7 @@ struct LayerProbe {
   int64_t weight_bytes = 0;
   int64_t copy_bytes = 0;  // of weights, in the type of the microbatches, where that is another
   int64_t gradient_bytes = 0;
-  bool gradients_stay = true;           // else they wait in a farther memory
+  bool gradients_stay = true;         // else they wait in a farther memory
   int64_t expert_gradient_bytes = 0;  // of these, what ranks of the expert axis have some of each
   int64_t optimizer_bytes = 0;
   // Of weights of earlier layers that it reads, too: another stage holds a copy of them.

@@ -87,8 +87,7 @@ void AgentMetrics::Publish(const char* name, const char* help, const char* label
   }
   for (const auto& [key, bytes] : sums) {
     published[key] = true;
-    registry_
-        .MakeGauge(name, help, {{"device", std::to_string(key.first)}, {label, key.second}})
+    registry_.MakeGauge(name, help, {{"device", std::to_string(key.first)}, {label, key.second}})
         .Set(static_cast<double>(bytes));
   }
 }

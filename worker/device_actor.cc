@@ -43,9 +43,9 @@ Status CopyInParts(const PersistentCopy& copy, const DeviceMemory::Persistent& e
   const int64_t most = whole ? std::max<int64_t>(bytes, 1) : part;
   for (int64_t begin = 0; begin < bytes; begin += most) {
     const int64_t end = std::min(bytes, begin + most);
-    MW_TRY(ReadBytes(memory, entry, begin,
-                     copy.into.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-                     staging));
+    MW_TRY(ReadBytes(
+        memory, entry, begin,
+        copy.into.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), staging));
     if (copy.copied) copy.copied(begin, end);
   }
   return OkStatus();

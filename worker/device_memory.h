@@ -96,7 +96,7 @@ class DeviceMemory {
  private:
   std::map<std::string, Persistent> persistent_;
   int64_t persistent_bytes_ = 0;  // of the device
-  int64_t host_bytes_ = 0;  // persistent
+  int64_t host_bytes_ = 0;        // persistent
   int64_t host_arena_bytes_ = 0;
   int64_t disk_bytes_ = 0;
   int64_t arena_bytes_ = 0;

@@ -40,10 +40,10 @@ class LoadedProgram {
                                                      Links& links, DeviceMemory& memory,
                                                      InstructionCounter& counter);
 
-  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and others
-  // beside it the copies between memories, no faster than `rates`. beside: runs collectives of a
-  // program that says so and has no such copies; outlives it. Errors: of the GPU; kUnimplemented
-  // for one that keeps something on a disk.
+  // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and
+  // others beside it the copies between memories, no faster than `rates`. beside: runs
+  // collectives of a program that says so and has no such copies; outlives it. Errors: of the GPU;
+  // kUnimplemented for one that keeps something on a disk.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes, TierRates rates = {},
                  Executor* beside = nullptr);
 

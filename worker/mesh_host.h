@@ -45,7 +45,7 @@ struct HostResources {
   int64_t memory_bytes = 0;  // per device
   int64_t host_link_bytes_per_s = 0;  // of CPU devices; 0: as fast as memory
   device::Scratch scratch;
-  Gpus gpus;                          // that are the devices; without: CPU devices
+  Gpus gpus;  // that are the devices; without: CPU devices
   int64_t gpu_drain_timeout_ms = GpuOptions().drain_timeout_ms;
   collective::Transport transport = collective::Transport::kAuto;
   int64_t collective_timeout_ms = 0;  // as AgentOptions

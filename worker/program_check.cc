@@ -103,8 +103,8 @@ Status CheckSlots(const Program& program) {
         return InvalidArgument(name + ": only what is persistent is on a disk");
       }
       const bool host = slot.space == ir::Space::kHost;
-      MW_TRY(CheckArenaRange(host ? kMaxBytes : program.arena_bytes, name, slot.offset_bytes,
-                             bytes));
+      MW_TRY(
+          CheckArenaRange(host ? kMaxBytes : program.arena_bytes, name, slot.offset_bytes, bytes));
     } else if (slot.name.empty() || !persistent.insert(slot.name).second) {
       return InvalidArgument(name + ": a persistent slot needs a name of its own");
     }

@@ -198,10 +198,11 @@ class LocalRuntime final : public JobRuntime {
       of_disk += stats.disk_bytes;
     }
     if (options.host_memory_bytes && of_host > *options.host_memory_bytes) {
-      return ResourceExhausted(fmt::format(
-          "the job keeps {} bytes in the memory of this worker's host, which has {} left: keep less "
-          "there, or state on a disk (parallelism.optimizer_memory = \"disk\")",
-          of_host, *options.host_memory_bytes));
+      return ResourceExhausted(
+          fmt::format("the job keeps {} bytes in the memory of this worker's host, which has {} "
+                      "left: keep less "
+                      "there, or state on a disk (parallelism.optimizer_memory = \"disk\")",
+                      of_host, *options.host_memory_bytes));
     }
     const device::Scratch& scratch = options.scratch;
     if (scratch.limit_bytes == 0 || of_disk <= scratch.limit_bytes) return OkStatus();

@@ -28,8 +28,7 @@ TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
     if (ordered.event >= 0) recorded[static_cast<size_t>(ordered.event)] = static_cast<int64_t>(i);
     for (const int event : ordered.waits) {
       const int64_t behind = recorded[static_cast<size_t>(event)];
-      int64_t& last =
-          awaited_[i][static_cast<size_t>(items[static_cast<size_t>(behind)].lane)];
+      int64_t& last = awaited_[i][static_cast<size_t>(items[static_cast<size_t>(behind)].lane)];
       last = std::max(last, behind);
     }
     if (items[i].lane == TierLane::kComputes) continue;

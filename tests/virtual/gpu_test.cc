@@ -134,7 +134,7 @@ TEST(Gpus, MicrobatchesAndDropout) {
 }
 
 // Copies have a queue of their own, which events order with the others.
-TEST(Gpus, OptimizerStateOfTheHostChangesNothing) {
+TEST(Gpus, WhatIsOnTheHostChangesNothing) {
   MW_NOT_FOR_THREADS();
   const TinyOptions options = SmallModel();
   ir::JobRequest job = MakeTinyJob(options);
@@ -145,6 +145,8 @@ TEST(Gpus, OptimizerStateOfTheHostChangesNothing) {
   for (const uint64_t seed : {1, 2, 3}) {
     for (const bool record : {false, true}) {
       job.parallel.weights_memory = seed == 1 ? "device" : "host";
+      job.parallel.gradients_memory = job.parallel.activations_memory =
+          seed == 3 ? "host" : "device";
       const auto host = RunOnGpus(job, 1, options, seed, record);
       ASSERT_TRUE(host.has_value()) << host.error();
       ExpectEqual(*device, *host, 0, fmt::format("seed {}, recorded {}", seed, record));

@@ -41,6 +41,7 @@ struct Memories {
   const char* weights = "device";
   const char* gradients = "device";
   const char* activations = "device";
+  int64_t chunk_bytes = 40'000;  // 1: each tensor by itself
 };
 
 constexpr Memories kNear = {"on the device"};
@@ -48,15 +49,15 @@ constexpr Memories kStateOnHost = {"state on the host", "host", "host"};
 constexpr Memories kAllOnDisk = {"state on the disk", "disk", "disk", "host", "host"};
 constexpr Memories kMemories[] = {
     {"optimizer on the host", "host"},
-    kStateOnHost,
-    {"activations on the host", "device", "device", "device", "host"},
-    {"gradients on the host", "device", "device", "host"},
+    {"state on the host, one by one", "host", "host", "device", "device", 1},
+    {"activations on the host", "device", "device", "device", "host", 1},
+    {"gradients on the host", "device", "device", "host", "device", 4096},
     {"all on the host", "host", "host", "host", "host"},
-    {"all far", "disk", "host", "host", "host"},
+    {"all far, one by one", "disk", "host", "host", "host", 1},
     kAllOnDisk,
 };
 
-ir::JobRequest TierJob(const TierCase& c, const Memories& memories, int64_t chunk_bytes = 4096) {
+ir::JobRequest TierJob(const TierCase& c, const Memories& memories) {
   TinyOptions options;
   options.layers = 4;
   options.batch = 8;
@@ -71,7 +72,7 @@ ir::JobRequest TierJob(const TierCase& c, const Memories& memories, int64_t chun
   job.parallel.weights_memory = memories.weights;
   job.parallel.gradients_memory = memories.gradients;
   job.parallel.activations_memory = memories.activations;
-  job.parallel.offload_chunk_bytes = chunk_bytes;
+  job.parallel.offload_chunk_bytes = memories.chunk_bytes;
   return job;
 }
 
@@ -82,14 +83,11 @@ TEST(Tiers, TrainTheSameModelBitForBit) {
     const auto device = RunJob(TierJob(c, kNear), devices, kTierVocabulary);
     ASSERT_TRUE(device.has_value()) << c.name << ": " << device.error();
     for (const Memories& memories : kMemories) {
-      for (const int64_t chunk_bytes : {int64_t{1}, int64_t{40'000}}) {
-        if (kSanitizedBuild && chunk_bytes == 1) continue;
-        const std::string what = fmt::format("{}, {}, chunks of {}", c.name, memories.name,
-                                             chunk_bytes);
-        const auto far = RunJob(TierJob(c, memories, chunk_bytes), devices, kTierVocabulary);
-        ASSERT_TRUE(far.has_value()) << what << ": " << far.error();
-        ExpectEqual(*device, *far, 0, what);
-      }
+      if (kSanitizedBuild && memories.chunk_bytes == 1) continue;
+      const std::string what = fmt::format("{}, {}", c.name, memories.name);
+      const auto far = RunJob(TierJob(c, memories), devices, kTierVocabulary);
+      ASSERT_TRUE(far.has_value()) << what << ": " << far.error();
+      ExpectEqual(*device, *far, 0, what);
     }
   }
 }
@@ -133,6 +131,7 @@ TEST(Tiers, TakeWhatThePlanSays) {
 TEST(Tiers, StayWithinTheDevicesMemory) {
   TierCase c{"one device"};
   ir::JobRequest job = TierJob(c, kMemories[0]);
+  job.parallel.offload_chunk_bytes = 4096;
   const auto plan = planner::MakePlan(job, mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   const planner::DeviceMemory& memory = plan->memory[0];

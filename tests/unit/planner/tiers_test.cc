@@ -285,7 +285,8 @@ TEST(PlaceState, GradientsWaitForTheUpdate) {
     constexpr auto kKind = ir::MemoryKind::kGradients;
     ASSERT_TRUE(moved.in.contains(kKind)) << ir::FormatProgram(plan->Main()[0]);
     // For the norm and for the update, and for each microbatch that adds to them.
-    const int64_t most = (kLayers + 2) * kGradientBytes * (microbatches == 1 ? 2 : microbatches + 2);
+    const int64_t most =
+        (kLayers + 2) * kGradientBytes * (microbatches == 1 ? 2 : microbatches + 2);
     EXPECT_LE(moved.in.at(kKind), most) << microbatches;
     EXPECT_GE(moved.in.at(kKind), most / 2) << microbatches;
     EXPECT_LE(plan->memory[0].host.total_bytes, (kLayers + 2) * kGradientBytes);

@@ -82,10 +82,12 @@ TEST(TierCopies, KeepTheOrderOfTwoMemories) {
   const TempDir folder = *TempDir::Make();
   const ScratchFile file = *ScratchFile::Make(folder.path(), 2 * kTierBytes);
   Bytes arena(kTierBytes), host(kTierBytes), other(kTierBytes);
-  const std::vector<TierItem> items = {
-      ComputeItem(arena, true),  FileItem(file, kTierBytes, arena, false),
-      CopyItem(host, arena),     CopyItem(arena, other),
-      FileItem(file, kTierBytes, arena, true), ComputeItem(arena, false)};
+  const std::vector<TierItem> items = {ComputeItem(arena, true),
+                                       FileItem(file, kTierBytes, arena, false),
+                                       CopyItem(host, arena),
+                                       CopyItem(arena, other),
+                                       FileItem(file, kTierBytes, arena, true),
+                                       ComputeItem(arena, false)};
   TierCopies copies(items, {});
   for (int step = 1; step <= 20; ++step) {
     std::memset(host.data(), 0x55, host.size());
@@ -106,10 +108,9 @@ TEST(TierCopies, AFailingDiskEndsTheStep) {
   const TempDir folder = *TempDir::Make();
   const ScratchFile file = *ScratchFile::Make(folder.path(), 2 * kTierBytes);
   Bytes arena(kTierBytes);
-  const std::vector<TierItem> items = {ComputeItem(arena, true),
-                                       FileItem(file, kTierBytes, arena, false),
-                                       FileItem(file, kTierBytes, arena, true),
-                                       ComputeItem(arena, false)};
+  const std::vector<TierItem> items = {
+      ComputeItem(arena, true), FileItem(file, kTierBytes, arena, false),
+      FileItem(file, kTierBytes, arena, true), ComputeItem(arena, false)};
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   (void)signal(SIGXFSZ, SIG_IGN);
