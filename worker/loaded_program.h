@@ -42,8 +42,7 @@ class LoadedProgram {
 
   // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and one
   // beside it the copies between memories, no faster than host_link_bytes_per_s (0: as it can).
-  // beside: runs collectives of a program that says so and has no such copies; outlives it.
-  // Errors: of the GPU.
+  // beside: for collectives of a program that overlaps without such copies. Errors: of the GPU.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes, int64_t host_link_bytes_per_s = 0,
                  Executor* beside = nullptr);
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 
@@ -15,6 +16,12 @@ using Kind = StepItem::Kind;
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
+
+std::unique_ptr<StepLanes> StepLanes::Make(std::span<const StepInstruction> instructions,
+                                           Executor& beside) {
+  std::unique_ptr<StepLanes> lanes(new StepLanes(instructions, beside));
+  return lanes->pieces_of_[kCollectives].empty() ? nullptr : std::move(lanes);
+}
 
 StepLanes::StepLanes(std::span<const StepInstruction> instructions, Executor& beside)
     : list_(MakeStepList(instructions, {}, nullptr, Collectives::kBesideKernels)),
@@ -34,17 +41,15 @@ Status StepLanes::Run(const ops::RunContext& context, const FirstCause& cause,
     const MutexLock lock(mutex_);
     passed_.assign(passed_.size(), false);
     stopped_ = false;
-    beside_ends_ = !has_beside();
+    beside_ends_ = false;
   }
-  if (has_beside()) {
-    const bool posted = beside_.Post([this, &step] {
-      RunLane(kCollectives, step);
-      const MutexLock lock(mutex_);
-      beside_ends_ = true;
-      changed_.NotifyAll();
-    });
-    MW_CHECK(posted) << "the thread of collectives ends before the device's own";
-  }
+  const bool posted = beside_.Post([this, &step] {
+    RunLane(kCollectives, step);
+    const MutexLock lock(mutex_);
+    beside_ends_ = true;
+    changed_.NotifyAll();
+  });
+  MW_CHECK(posted) << "the thread of collectives ends before the device's own";
   RunLane(kComputing, step);
   counter.Meet(nullptr);
   bool stopped = false;
