@@ -13,7 +13,7 @@ namespace meshwright::worker {
 namespace {
 
 using Kind = StepItem::Kind;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -106,13 +106,14 @@ Status StepLanes::RunItem(int lane, const StepItem& item, ops::RunContext& conte
   if (item.transfer != nullptr) return RunMessage(*item.transfer, context, step.counter);
   MW_CHECK(item.node != nullptr) << "an item of instruction " << item.instruction
                                  << " does nothing";
-  const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
+  const SteadyClock::time_point start =
+      context.observer ? SteadyClock::now() : SteadyClock::time_point();
   const Status status = item.kind == Kind::kCollective
                             ? RunCollective(lane, item, context, step.counter)
                             : item.node->kernel->Run(context, item.operands, item.results);
   if (!status.ok()) return status.WithContext(item.executable->NodeName(*item.node));
   if (context.observer != nullptr) {
-    const std::chrono::duration<double> taken = Clock::now() - start;
+    const std::chrono::duration<double> taken = SteadyClock::now() - start;
     context.observer->OnNode(item.executable->graph(), item.node->ids[0], taken.count());
   }
   return OkStatus();
