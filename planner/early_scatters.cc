@@ -51,8 +51,8 @@ std::vector<size_t> EarlyNodes(const Piece& piece, const MadeTimes& made) {
 
 // The graph with these nodes first and the others in their order; scattered: the results of those
 // that are reduce-scatters.
-Result<Graph> Reorder(const Graph& graph, const std::vector<size_t>& first,
-                      std::vector<ValueId>& scattered) {
+Result<Graph> WithEarlyNodes(const Graph& graph, const std::vector<size_t>& first,
+                             std::vector<ValueId>& scattered) {
   std::vector<size_t> order = first;
   const std::set<size_t> early(first.begin(), first.end());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -89,7 +89,8 @@ Status ScatterEarly(Partition& partition) {
   for (Piece& piece : partition.pieces) {
     if (piece.key.phase == ir::Phase::kUpdate) {
       std::vector<ValueId> scattered;
-      MW_ASSIGN_OR_RETURN(Graph graph, Reorder(*piece.graph, EarlyNodes(piece, made), scattered));
+      MW_ASSIGN_OR_RETURN(Graph graph,
+                          WithEarlyNodes(*piece.graph, EarlyNodes(piece, made), scattered));
       for (const ValueId value : scattered) {
         const bool known = std::any_of(graph.outputs.begin(), graph.outputs.end(),
                                        [&](const auto& output) { return output.value == value; });

@@ -119,10 +119,8 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
   }
   if (lanes == nullptr) {
     MakeTierCopies(memory, rates);
-    if (program_.overlap == ir::OverlapMode::kOn && beside != nullptr && tiers_ == nullptr) {
-      lanes_ = std::make_unique<StepLanes>(steps_, *beside);
-      if (!lanes_->has_beside()) lanes_.reset();
-    }
+    const bool overlaps = program_.overlap == ir::OverlapMode::kOn && tiers_ == nullptr;
+    if (overlaps && beside != nullptr) lanes_ = StepLanes::Make(steps_, *beside);
     return OkStatus();
   }
   MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_,

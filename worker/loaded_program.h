@@ -41,9 +41,9 @@ class LoadedProgram {
                                                      InstructionCounter& counter);
 
   // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and
-  // others beside it the copies between memories, no faster than `rates`. beside: runs
-  // collectives of a program that says so and has no such copies; outlives it. Errors: of the GPU;
-  // kUnimplemented for one that keeps something on a disk.
+  // others beside it the copies between memories, no faster than `rates`. beside: for collectives
+  // of a program that overlaps without such copies. Errors: of the GPU; kUnimplemented for one
+  // that keeps something on a disk.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes, TierRates rates = {},
                  Executor* beside = nullptr);
 

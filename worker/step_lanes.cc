@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 
@@ -12,9 +13,15 @@ namespace meshwright::worker {
 namespace {
 
 using Kind = StepItem::Kind;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 }  // namespace
+
+std::unique_ptr<StepLanes> StepLanes::Make(std::span<const StepInstruction> instructions,
+                                           Executor& beside) {
+  std::unique_ptr<StepLanes> lanes(new StepLanes(instructions, beside));
+  return lanes->pieces_of_[kCollectives].empty() ? nullptr : std::move(lanes);
+}
 
 StepLanes::StepLanes(std::span<const StepInstruction> instructions, Executor& beside)
     : list_(MakeStepList(instructions, {}, nullptr, Collectives::kBesideKernels)),
@@ -34,17 +41,15 @@ Status StepLanes::Run(const ops::RunContext& context, const FirstCause& cause,
     const MutexLock lock(mutex_);
     passed_.assign(passed_.size(), false);
     stopped_ = false;
-    beside_ends_ = !has_beside();
+    beside_ends_ = false;
   }
-  if (has_beside()) {
-    const bool posted = beside_.Post([this, &step] {
-      RunLane(kCollectives, step);
-      const MutexLock lock(mutex_);
-      beside_ends_ = true;
-      changed_.NotifyAll();
-    });
-    MW_CHECK(posted) << "the thread of collectives ends before the device's own";
-  }
+  const bool posted = beside_.Post([this, &step] {
+    RunLane(kCollectives, step);
+    const MutexLock lock(mutex_);
+    beside_ends_ = true;
+    changed_.NotifyAll();
+  });
+  MW_CHECK(posted) << "the thread of collectives ends before the device's own";
   RunLane(kComputing, step);
   counter.Meet(nullptr);
   bool stopped = false;
@@ -101,13 +106,14 @@ Status StepLanes::RunItem(int lane, const StepItem& item, ops::RunContext& conte
   if (item.transfer != nullptr) return RunMessage(*item.transfer, context, step.counter);
   MW_CHECK(item.node != nullptr) << "an item of instruction " << item.instruction
                                  << " does nothing";
-  const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
+  const SteadyClock::time_point start =
+      context.observer ? SteadyClock::now() : SteadyClock::time_point();
   const Status status = item.kind == Kind::kCollective
                             ? RunCollective(lane, item, context, step.counter)
                             : item.node->kernel->Run(context, item.operands, item.results);
   if (!status.ok()) return status.WithContext(item.executable->NodeName(*item.node));
   if (context.observer != nullptr) {
-    const std::chrono::duration<double> taken = Clock::now() - start;
+    const std::chrono::duration<double> taken = SteadyClock::now() - start;
     context.observer->OnNode(item.executable->graph(), item.node->ids[0], taken.count());
   }
   return OkStatus();

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -34,11 +35,10 @@ class StepLanes {
   // Takes a failure, from either thread, with its instruction; returns when its cause is recorded.
   using OnFailure = FunctionRef<void(int64_t instruction, const Status& failure)>;
 
-  // beside: where collectives run. REQUIRES resolved instructions without copies between memories.
-  StepLanes(std::span<const StepInstruction> instructions, Executor& beside);
-
-  // Whether any collective is for the thread beside.
-  bool has_beside() const { return pieces_of_[kCollectives].size() > 0; }
+  // beside: where collectives run. Null: none of them would. REQUIRES resolved instructions without
+  // copies between memories.
+  static std::unique_ptr<StepLanes> Make(std::span<const StepInstruction> instructions,
+                                         Executor& beside);
 
   // The whole step; both threads are behind it when this returns. context: without the fields of
   // GPUs. An error is one that `failed` has had.
@@ -46,6 +46,8 @@ class StepLanes {
              OnFailure failed);
 
  private:
+  StepLanes(std::span<const StepInstruction> instructions, Executor& beside);
+
   struct Step {
     const ops::RunContext& context;
     const FirstCause& cause;

@@ -109,11 +109,11 @@ class ThreadsOfNodes final : public ops::NodeObserver {
   bool late_ MW_GUARDED_BY(mutex_) = false;
 };
 
-using Traffic = std::map<std::pair<std::string, collective::Kind>, collective::Counters>;
+using TrafficByKind = std::map<std::pair<std::string, collective::Kind>, collective::Counters>;
 
 struct OverlapRun {
   RunResult result;
-  Traffic traffic;
+  TrafficByKind traffic;
   size_t beside = 0;
 };
 

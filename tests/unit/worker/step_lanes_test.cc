@@ -19,7 +19,6 @@ namespace meshwright::worker {
 namespace {
 
 using ::testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
 
 const MeshSpec kPair{{{"data", 2}}, {0, 1}, 2};
 
@@ -150,9 +149,9 @@ TEST(StepLanes, AKernelsErrorEndsTheCollectivesOfPeers) {
   auto runtime = MustLoad(LocalOptions(2, LookPrograms()));
   ASSERT_TRUE(runtime->Launch({"step", 0, 2}).has_value());
   Write<int32_t>(*runtime, 0, "ids", {1, 99});
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const auto failed = runtime->Launch({"step", 2, 5});
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   ASSERT_FALSE(failed.has_value());
   EXPECT_THAT(failed.error().message(),
               HasSubstr("rank 0, program 'step', step 2, instruction 0 (RUN look of microbatch 0): "
@@ -163,7 +162,7 @@ TEST(StepLanes, AKernelsErrorEndsTheCollectivesOfPeers) {
 }
 
 // A source of rows for rank 1 that says when it is asked, and answers as it is told.
-class Held final : public ops::TokenSource {
+class HeldRows final : public ops::TokenSource {
  public:
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {
     asked_.set_value();
@@ -202,7 +201,7 @@ std::vector<ir::Program> HeldPrograms() {
 }
 
 TEST(StepLanes, AnAbortFromOutsideEndsBothThreads) {
-  Held feed;
+  HeldRows feed;
   RuntimeOptions options = LocalOptions(2, HeldPrograms());
   options.feed = &feed;
   auto runtime = MustLoad(std::move(options));
@@ -216,7 +215,7 @@ TEST(StepLanes, AnAbortFromOutsideEndsBothThreads) {
 }
 
 TEST(StepLanes, AnExceptionEndsBothThreads) {
-  Held feed;
+  HeldRows feed;
   RuntimeOptions options = LocalOptions(2, HeldPrograms());
   options.feed = &feed;
   auto runtime = MustLoad(std::move(options));
@@ -229,7 +228,7 @@ TEST(StepLanes, AnExceptionEndsBothThreads) {
 }
 
 TEST(StepLanes, ADeadlineNamesTheCollective) {
-  Held feed;
+  HeldRows feed;
   RuntimeOptions options = LocalOptions(2, HeldPrograms());
   options.feed = &feed;
   options.fabric.operation_timeout_ms = 200;
