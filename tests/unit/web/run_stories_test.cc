@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "mesh/measured_factors.h"
 #include "tests/still_clock.h"
 #include "tests/unit/report/planned_job.h"
 #include "tests/unit/report/recorded_step.h"
@@ -37,7 +38,8 @@ class RunStoriesTest : public ::testing::Test {
     for (mesh::Device& device : topology_.devices) {
       device.profile = stories_->Measured(mesh::DefaultDeviceProfile());
     }
-    auto planned = report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=2"}, topology_);
+    auto planned =
+        report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=2"}, topology_);
     ASSERT_TRUE(planned.has_value()) << planned.error();
     plan_ = std::make_shared<const planner::Plan>(planned->plan());
     stories_->OnPlan({JobId(id), dir_.path(),
