@@ -29,7 +29,7 @@ class RunStoriesTest : public ::testing::Test {
 
   void Start(const std::string& factors) {
     if (stories_) stories_->Stop();
-    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 10}, kStill);
+    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 0}, kStill);
     stories_->Listen([this](const controller::StepFigures& figures) { figures_ = figures; });
   }
 
@@ -99,7 +99,7 @@ TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
   EXPECT_THAT(file(kMeasuredPicture), HasSubstr("step 4 as measured"));
   const auto parts = nlohmann::json::parse(file(kPartsFile));
   EXPECT_EQ(parts.at("measured").at("compute_s"), figures_.measured_parts.at("compute"));
-  EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.05);
+  EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.1) << "links are as fast as ever";
 }
 
 // Programs that were made ahead for fewer devices are another plan.
