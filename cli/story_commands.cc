@@ -4,10 +4,10 @@
 #include <charconv>
 #include <chrono>
 #include <string_view>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/mutex.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 
@@ -50,18 +50,14 @@ Status AwaitSteps(Client& client, int64_t job, const ir::StepRange& steps, int64
   MW_ASSIGN_OR_RETURN(client::JobInfo info, client.Get(job));
   if (client::IsTerminal(info.state) || info.steps_done >= steps.end()) return OkStatus();
   MW_TRY(client.Record(job, steps));
-  const Deadline deadline = Deadline::After(timeout_s * 1000);
-  while (!client::IsTerminal(info.state) && info.steps_done < steps.end()) {
-    if (timeout_s > 0 && deadline.expired()) {
-      return DeadlineExceeded(
-          fmt::format("after {} s job {} is at step {}; it will be recorded in "
-                      "steps {} to {}: ask again",
-                      timeout_s, job, info.steps_done, steps.first + 1, steps.end()));
-    }
-    std::this_thread::sleep_for(kLook);
-    MW_ASSIGN_OR_RETURN(info, client.Get(job));
-  }
-  return OkStatus();
+  const auto before = [&](const client::JobUpdate& update) {
+    return update.info.steps_done < steps.end();
+  };
+  MW_ASSIGN_OR_RETURN(info, client.Watch(job, before, timeout_s * 1000));
+  if (client::IsTerminal(info.state) || info.steps_done >= steps.end()) return OkStatus();
+  return DeadlineExceeded(fmt::format(
+      "after {} s job {} is at step {}; it will be recorded in steps {} to {}: ask again",
+      timeout_s, job, info.steps_done, steps.first + 1, steps.end()));
 }
 
 Result<std::string> StoryOf(Client& client, int64_t job, const std::string& steps,
@@ -71,11 +67,14 @@ Result<std::string> StoryOf(Client& client, int64_t job, const std::string& step
   if (ask.steps.count > 0) MW_TRY(AwaitSteps(client, job, ask.steps, timeout_s));
   // What is done is told before it is kept.
   const Deadline deadline = Deadline::After(kArriveMs);
+  Mutex mutex;
+  CondVar never;
   for (;;) {
     auto story = client.Story(ask);
     const bool late = !story.has_value() && story.error().code() == StatusCode::kNotFound;
     if (!late || ask.steps.count == 0 || deadline.expired()) return story;
-    std::this_thread::sleep_for(kLook);
+    const MutexLock lock(mutex);
+    (void)never.WaitFor(mutex, kLook);
   }
 }
 

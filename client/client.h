@@ -112,7 +112,10 @@ class Client {
   virtual Result<JobInfo> Watch(int64_t job_id,
                                 const std::function<bool(const JobUpdate&)>& on_update,
                                 int64_t timeout_ms = 0) = 0;
-  virtual Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) = 0;
+  Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) {
+    return Watch(
+        job_id, [](const JobUpdate&) { return true; }, timeout_ms);
+  }
   // Event and log lines of a job, oldest first.
   virtual Result<std::vector<std::string>> Logs(int64_t job_id) = 0;
   virtual Result<std::vector<WorkerInfo>> Workers() = 0;

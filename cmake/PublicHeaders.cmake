@@ -37,6 +37,7 @@ set(MW_PUBLIC_HEADERS
     ir/graph.h
     ir/job.h
     ir/op.h
+    ir/step_record.h
     ir/op_list.h
     models/activation.h
     models/gpt2.h

@@ -51,6 +51,25 @@ void RemoveWeightParts(const std::string& job_dir) {
   }
 }
 
+// With the profiles that steps have shown.
+mesh::Topology AsMeasured(mesh::Topology topology, RunStory* story) {
+  if (story == nullptr) return topology;
+  for (mesh::Device& device : topology.devices) {
+    if (device.profile != nullptr) device.profile = story->Measured(device.profile);
+  }
+  return topology;
+}
+
+// A launch and its answer compare the clocks of both ends (ir::ClockRound).
+void StampSent(proto::DownMessage& message) {
+  auto* const launch = std::get_if<proto::Launch>(&message.body);
+  if (launch != nullptr) launch->round.sent_ns = SystemClock().NowNs();
+}
+void StampArrived(proto::UpMessage& message) {
+  auto* const done = std::get_if<proto::LaunchDone>(&message.body);
+  if (done != nullptr) done->round.arrived_ns = SystemClock().NowNs();
+}
+
 Result<proto::JobDescription> ReadDescription(const std::string& job_dir, int64_t job,
                                               BlobStore& blobs) {
   auto bytes = ReadFile(job_dir + "/request");
@@ -192,9 +211,7 @@ void ControlLoop::CloseIdleOnLoop() {
 }
 
 void ControlLoop::FromWorker(SessionId session, proto::UpMessage message) {
-  if (auto* done = std::get_if<proto::LaunchDone>(&message.body)) {
-    done->round.arrived_ns = SystemClock().NowNs();
-  }
+  StampArrived(message);
   loop_.Post([this, session, message = std::move(message)] {
     // What was under way when the session was closed: nobody could be answered any more.
     if (!sessions_.contains(session.value())) return;
@@ -402,9 +419,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
   if (auto* send = std::get_if<Send>(&effect)) {
     const auto it = sessions_.find(send->session.value());
     MW_FAILPOINT("controller.before-send");
-    if (auto* launch = std::get_if<proto::Launch>(&send->message.body)) {
-      launch->round.sent_ns = SystemClock().NowNs();
-    }
+    StampSent(send->message);
     if (it != sessions_.end()) it->second->Send(std::move(send->message));
     MW_FAILPOINT("controller.sent");
   } else if (auto* close = std::get_if<CloseSession>(&effect)) {
@@ -485,7 +500,8 @@ void ControlLoop::Do(StartPlan& effect) {
     if (stopping_) return;
     bool misfit = false;
     Result<PlannedJob> plan = Guarded("the planner", [&] {
-      return PlanJob(parts_.make_plan, *e.request, Measured(e.topology), *parts_.blobs,
+      return PlanJob(parts_.make_plan, *e.request, AsMeasured(e.topology, parts_.story),
+                     *parts_.blobs,
                      {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan, e.job}, misfit);
     });
     if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
@@ -493,14 +509,6 @@ void ControlLoop::Do(StartPlan& effect) {
       StepOnLoop(PlanFinished{job, attempt, plan, misfit});
     });
   });
-}
-
-mesh::Topology ControlLoop::Measured(mesh::Topology topology) const {
-  if (parts_.story == nullptr) return topology;
-  for (mesh::Device& device : topology.devices) {
-    if (device.profile != nullptr) device.profile = parts_.story->Measured(device.profile);
-  }
-  return topology;
 }
 
 void ControlLoop::Do(OpenWeights& effect) {

@@ -182,8 +182,6 @@ class ControlLoop {
   // Effects that are more than one line.
   Status Do(Persist& effect);
   void Do(StartPlan& effect);
-  // With the profiles that steps have shown.
-  mesh::Topology Measured(mesh::Topology topology) const;
   void Do(OpenWeights& effect);
   void Do(FinishWeights& effect);
   void Do(CommitHere& effect);

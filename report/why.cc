@@ -26,21 +26,21 @@ constexpr double kSlow = 1.1;
 
 class Neighbours {
  public:
-  Neighbours(const ir::JobRequest& job, const planner::Layout& layout) : layout_(layout) {
-    own_ = job.parallel;
-    planner::PinDegrees(layout, own_);
-    batch_ = job.train.global_batch;
+  Neighbours(const ir::JobRequest& job, const planner::Layout& layout)
+      : layout_(layout), own_(job.parallel), batch_(job.train.global_batch) {
+    planned_ = own_;
+    planner::PinDegrees(layout, planned_);
   }
 
-  std::vector<Neighbour> Run(const ir::ParallelSpec& asked) {
+  std::vector<Neighbour> Run() {
     AddMicrobatches();
     AddSchedules();
     AddRecompute();
     AddDegrees();
     ir::ParallelSpec open = ir::OpenParallel();
-    open.device = asked.device;
-    open.shardings = asked.shardings;
-    open.sharding_pins = asked.sharding_pins;
+    open.device = own_.device;
+    open.shardings = own_.shardings;
+    open.sharding_pins = own_.sharding_pins;
     Add("leave [parallelism] and [activation_checkpoint] out", open);
     return std::move(all_);
   }
@@ -67,7 +67,6 @@ class Neighbours {
       if (layout_.schedule == schedule) continue;
       ir::ParallelSpec parallel = own_;
       parallel.schedule = schedule;
-      parallel.chunks = 0;
       Add(fmt::format("parallelism.pipeline_parallel_schedule = \"{}\"", schedule), parallel);
     }
   }
@@ -79,7 +78,6 @@ class Neighbours {
     if (!any) return;
     ir::ParallelSpec parallel = own_;
     parallel.recompute = "none";
-    parallel.recompute_layers.clear();
     Add("activation_checkpoint.mode = \"none\"", parallel);
   }
 
@@ -96,17 +94,10 @@ class Neighbours {
         {"parallelism.pipeline_parallel_degree", &ir::ParallelSpec::pipeline}};
     for (const Degree& more : kDegrees) {
       for (const Degree& less : kDegrees) {
-        if (more.key == less.key || own_.*less.member % 2 != 0) continue;
+        if (more.key == less.key || planned_.*less.member % 2 != 0) continue;
         ir::ParallelSpec parallel = own_;
-        parallel.*more.member *= 2;
-        parallel.*less.member /= 2;
-        // What follows from degrees is decided anew.
-        parallel.microbatches = 0;
-        parallel.schedule = "auto";
-        parallel.chunks = 0;
-        parallel.part_layers.clear();
-        parallel.tensor_axes.clear();
-        parallel.zero_shard = parallel.zero_gradients = parallel.zero_weights = 0;
+        parallel.*more.member = planned_.*more.member * 2;
+        parallel.*less.member = planned_.*less.member / 2;
         Add(fmt::format("{} = {}, {} = {}", more.key, parallel.*more.member, less.key,
                         parallel.*less.member),
             parallel);
@@ -115,8 +106,9 @@ class Neighbours {
   }
 
   const planner::Layout& layout_;
-  ir::ParallelSpec own_;
-  int64_t batch_ = 0;
+  const ir::ParallelSpec own_;  // as the job asks
+  const int64_t batch_;
+  ir::ParallelSpec planned_;  // and as it is planned
   std::vector<Neighbour> all_;
 };
 
@@ -162,7 +154,7 @@ std::string StepsText(const ir::StepRange& steps) {
 }  // namespace
 
 std::vector<Neighbour> NeighboursOf(const ir::JobRequest& job, const planner::Layout& layout) {
-  return Neighbours(job, layout).Run(job.parallel);
+  return Neighbours(job, layout).Run();
 }
 
 std::vector<Advice> FindAdvice(const ir::JobRequest& job, const planner::Layout& layout,

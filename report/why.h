@@ -3,8 +3,9 @@
 //
 // Neighbours differ from the job's own plan in one thing: twice or half the microbatches, another
 // schedule, nothing recomputed, one device group doubled and another halved, or everything left to
-// the search. Their forecasts are of the same cost model as the plan's, so that the two compare;
-// the profile that it uses is the one that steps have shown, where it is known.
+// the search; what else the job leaves open is decided anew. Their forecasts are of the same cost
+// model as the plan's, so that the two compare, and of the profile that steps have shown, where it
+// is known.
 //
 // Thread rule: pure functions but for the deadline's clock.
 #pragma once

@@ -108,8 +108,12 @@ class DeviceActor {
     return device_.kind() == device::Kind::kCuda ? std::vector<double>() : last_.BusySeconds();
   }
 
-  // Of the last launch, behind Wait: the steps that were to be recorded. Again: nothing.
-  std::vector<ir::StepRecord> TakeRecorded() { return std::exchange(last_.recorded, {}); }
+  // Of the last launch, behind Wait, appends the steps that were to be recorded. Again: nothing.
+  void TakeRecorded(std::vector<ir::StepRecord>& all) {
+    for (ir::StepRecord& record : std::exchange(last_.recorded, {})) {
+      all.push_back(std::move(record));
+    }
+  }
 
   // Appends this device's blocks of what the program gave out in its last step. Errors: kNotFound
   // without the program; the device's.

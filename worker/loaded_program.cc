@@ -244,9 +244,8 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
 }
 
 size_t LoadedProgram::marks() const {
-  size_t marks = 0;
+  size_t marks = 2 * steps_.size();  // each may wait for a copy
   for (const Step& step : steps_) {
-    marks += tiers_ != nullptr ? 2 : 1;
     if (step.op == ir::Opcode::kRun) marks += step.executable->nodes().size();
   }
   return marks;

@@ -60,8 +60,7 @@ class LoadedProgram {
   // program().reports.size().
   void ReadReports(std::span<double> values) const;
 
-  // That a step makes where it is recorded (worker/step_recorder.h); a GPU makes none. REQUIRES
-  // that it is resolved.
+  // That a step makes where it is recorded (worker/step_recorder.h), at most; a GPU makes none.
   size_t marks() const;
 
   // Null on CPUs.

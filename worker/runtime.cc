@@ -23,6 +23,12 @@ namespace {
 // Of a launch: about a mebibyte on the wire (proto/convert_records.cc).
 constexpr size_t kMostMarks = 200'000;
 
+// Of each of its steps that are recorded.
+size_t MostMarksOf(const LaunchRequest& request) {
+  const ir::StepRange recorded = request.record.And({request.first_step, request.count});
+  return kMostMarks / static_cast<size_t>(std::max<int64_t>(recorded.count, 1));
+}
+
 // Options against themselves, before anything is made.
 Status CheckOptions(const RuntimeOptions& options) {
   const std::vector<int>& local = options.fabric.local_ranks;
@@ -222,9 +228,7 @@ class LocalRuntime final : public JobRuntime {
 
   Result<std::vector<StepReport>> Launch(const LaunchRequest& request) override {
     MW_TRY(CheckLaunch(request));
-    const auto recorded = request.record.And({request.first_step, request.count}).count;
-    const size_t marks =
-        kMostMarks / (actors_.size() * static_cast<size_t>(std::max<int64_t>(recorded, 1)));
+    const size_t marks = MostMarksOf(request) / actors_.size();
     for (const auto& actor : actors_) {
       // The others must not wait for one that has no room.
       const Status posted = actor->PostSteps(request, marks);
@@ -242,9 +246,7 @@ class LocalRuntime final : public JobRuntime {
 
   std::vector<ir::StepRecord> TakeRecorded() override {
     std::vector<ir::StepRecord> all;
-    for (const auto& actor : actors_) {
-      for (ir::StepRecord& record : actor->TakeRecorded()) all.push_back(std::move(record));
-    }
+    for (const auto& actor : actors_) actor->TakeRecorded(all);
     return all;
   }
 

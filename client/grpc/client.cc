@@ -214,11 +214,6 @@ class GrpcClient final : public Client {
     return WatchAgain(once, timeout_ms, patience_ms_, [this](int64_t ms) { WaitToTryAgain(ms); });
   }
 
-  Result<JobInfo> Wait(int64_t job_id, int64_t timeout_ms) override {
-    return Watch(
-        job_id, [](const JobUpdate&) { return true; }, timeout_ms);
-  }
-
   Result<std::vector<std::string>> Logs(int64_t job_id) override {
     grpc::ClientContext context;
     Prepare(context, timeout_ms_);

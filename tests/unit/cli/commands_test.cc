@@ -277,7 +277,6 @@ class FakeClient final : public client::Client {
     call({});
     return end_;
   }
-  Result<client::JobInfo> Wait(int64_t, int64_t) override { return end_; }
   Result<std::vector<std::string>> Logs(int64_t) override { return std::vector<std::string>(); }
   Result<std::vector<client::WorkerInfo>> Workers() override {
     return std::vector<client::WorkerInfo>();

@@ -86,7 +86,6 @@ class UploadCounter final : public Client {
   Result<JobInfo> Watch(int64_t, const std::function<bool(const JobUpdate&)>&, int64_t) override {
     return JobInfo();
   }
-  Result<JobInfo> Wait(int64_t, int64_t) override { return JobInfo(); }
   Result<std::vector<std::string>> Logs(int64_t) override { return std::vector<std::string>(); }
   Result<std::vector<WorkerInfo>> Workers() override { return workers_; }
   Result<std::string> Story(const StoryAsk&) override { return std::string(); }

@@ -425,6 +425,7 @@ void SimCluster::Execute(Effects effects) {
             [](JobChanged&) {},
             [](HealthChanged&) {},
             [](JobCounted&) {},
+            [](StepsRecorded&) {},
             [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
         },
         effect);

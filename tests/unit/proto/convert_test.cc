@@ -78,17 +78,6 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
                  {{5, 0.25, {{"loss", 1.5}, {"lr", 0.1}}}, {6, 0.5, {}}},
                  {{"y", {ir::DType::kI32, {4, 2}}, {{2, 0}, {2, 1}}, std::string("\0\1", 2)}}},
       LaunchDone{gen, LaunchSeq(3), SomeError(), {}, {}},
-      LaunchDone{
-          gen,
-          LaunchSeq(3),
-          {},
-          {},
-          {},
-          {},
-          {ir::StepRecord{2, 1, "step", 9, 100, 160, 3, {{0, 5, 120}, {4, -1, 150}, {1, -2, 155}}},
-           ir::StepRecord{3, 0, "step", 9, -100, 160, 0, {}}},
-          {7, 8, 9, 0},
-          6},
       WeightsSaved{gen, {}},
       StateSaved{gen, LaunchSeq(4), {}, "{\"files\":[]}", 0.25, 2.5},
       StateSaved{gen, LaunchSeq(4), SomeError(), ""},
@@ -114,6 +103,35 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
       ActorReply{~uint64_t{0}, StatusCode::kAborted, "dead", std::string("\0\xff", 2)},
       ActorEvent{JobId(3), 4, 5, ActorEventKind::kFailed, StatusCode::kInternal, "why"}};
   for (const UpBody& body : bodies) ExpectRoundTrip(UpMessage{Term(9), body});
+}
+
+TEST(Convert, RecordsOfStepsSurviveTheWire) {
+  const LaunchDone done{MeshGeneration(7),
+                        LaunchSeq(3),
+                        {},
+                        {},
+                        {},
+                        {},
+                        {{2, 1, "step", 9, 100, 160, 3, {{0, 5, 120}, {4, -1, 150}, {1, -2, 155}}},
+                         {3, 0, "step", 9, -100, 160, 0, {}}},
+                        {7, 8, 9, 0},
+                        6};
+  const v1::LaunchDone wire = Encode(done);
+  EXPECT_EQ(Decode(wire).value(), done);
+  const auto fails = [&](auto spoil) {
+    v1::LaunchDone other = wire;
+    spoil(*other.mutable_recorded(0));
+    return !Decode(other).has_value();
+  };
+  EXPECT_TRUE(fails([](v1::StepRecord& record) { record.add_node(1); }));
+  EXPECT_TRUE(fails([](v1::StepRecord& record) { record.clear_ns(); }));
+  EXPECT_TRUE(fails([](v1::StepRecord& record) { record.set_instruction(0, -5); }));
+  Launch launch;
+  launch.record = {3, 2};
+  launch.round.sent_ns = 17;
+  const auto down = Decode(Encode(DownMessage{Term(1), launch}));
+  ASSERT_TRUE(down.has_value()) << down.error();
+  EXPECT_EQ(std::get<Launch>(down->body), launch);
 }
 
 TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {

@@ -37,7 +37,7 @@ WhyFigures Figures() {
 TEST(Why, SaysWhereTimeGoesInTenLinesAndWhoIsSlow) {
   const std::string text = FormatWhy(Figures());
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 10) << text;
-  EXPECT_THAT(text, HasSubstr("job 3 (small), steps 2 to 4: 2.00 s a step, 1.00 s by forecast"));
+  EXPECT_THAT(text, HasSubstr("job 3 (small), steps 2 to 4: 2 s a step, 1 s by forecast"));
   EXPECT_THAT(text, HasSubstr("(2.00 x)"));
   EXPECT_THAT(text, HasSubstr("rank 2 2.00 x"));
   EXPECT_THAT(text, Not(HasSubstr("checkpoints")));

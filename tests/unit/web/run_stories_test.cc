@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "mesh/measured_factors.h"
 #include "tests/still_clock.h"
 #include "tests/unit/report/planned_job.h"
 #include "tests/unit/report/recorded_step.h"
@@ -28,7 +29,7 @@ class RunStoriesTest : public ::testing::Test {
 
   void Start(const std::string& factors) {
     if (stories_) stories_->Stop();
-    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 10}, kStill);
+    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 0}, kStill);
     stories_->Listen([this](const controller::StepFigures& figures) { figures_ = figures; });
   }
 
@@ -37,7 +38,8 @@ class RunStoriesTest : public ::testing::Test {
     for (mesh::Device& device : topology_.devices) {
       device.profile = stories_->Measured(mesh::DefaultDeviceProfile());
     }
-    auto planned = report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=2"}, topology_);
+    auto planned =
+        report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=2"}, topology_);
     ASSERT_TRUE(planned.has_value()) << planned.error();
     plan_ = std::make_shared<const planner::Plan>(planned->plan());
     stories_->OnPlan({JobId(id), dir_.path(),
@@ -97,7 +99,7 @@ TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
   EXPECT_THAT(file(kMeasuredPicture), HasSubstr("step 4 as measured"));
   const auto parts = nlohmann::json::parse(file(kPartsFile));
   EXPECT_EQ(parts.at("measured").at("compute_s"), figures_.measured_parts.at("compute"));
-  EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.05);
+  EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.1) << "links are as fast as ever";
 }
 
 // Programs that were made ahead for fewer devices are another plan.
