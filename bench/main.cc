@@ -144,6 +144,13 @@ Status PrintPublished(const std::string& prefix) {
   return OkStatus();
 }
 
+CLI::App* AddPublishedCommand(CLI::App& app, std::string& prefix) {
+  CLI::App* command =
+      app.add_subcommand("published", "Memory of published layouts, against a closed form");
+  command->add_option("prefix", prefix, "Of names; empty: all");
+  return command;
+}
+
 struct CheckpointArgs {
   std::string folder;
   int64_t mebibytes = 1024;
@@ -265,9 +272,7 @@ int Main(int argc, char** argv) {
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
   std::string published;
-  CLI::App* published_command =
-      app.add_subcommand("published", "Memory of published layouts, against a closed form");
-  published_command->add_option("prefix", published, "Of names; empty: all");
+  CLI::App* published_command = AddPublishedCommand(app, published);
   GpuArgs gpu;
   CLI::App* gpu_kernels_command = AddGpuCommand(
       app, "gpu-kernels", "Each kernel of a step on the first GPU, and its limits", gpu);

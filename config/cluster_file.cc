@@ -123,6 +123,27 @@ class TableReader {
   std::vector<std::string> known_;
 };
 
+Status AdjustMemory(TableReader& reader, mesh::DeviceProfile& profile) {
+  double memory_gib = 0;
+  constexpr double kGib = 1 << 30;
+  MW_ASSIGN_OR_RETURN(const bool has_memory,
+                      reader.Number("memory_gib", &memory_gib, {0, 1e6, true}));
+  double reserve_gib = 0;
+  MW_ASSIGN_OR_RETURN(const bool has_reserve,
+                      reader.Number("memory_reserve_gib", &reserve_gib, {0, 1e6}));
+  if (has_memory) {
+    profile.memory_bytes = std::max<int64_t>(1, std::llround(memory_gib * kGib));
+    profile.reserve_bytes = std::min(profile.reserve_bytes, GpuReserveBytes(profile.memory_bytes));
+  }
+  if (has_reserve) profile.reserve_bytes = std::llround(reserve_gib * kGib);
+  if (profile.reserve_bytes > 0 && profile.reserve_bytes >= profile.memory_bytes) {
+    return reader.Wrong("memory_reserve_gib",
+                        fmt::format("leaves nothing of the {:.3g} GiB that the device has",
+                                    static_cast<double>(profile.memory_bytes) / kGib));
+  }
+  return OkStatus();
+}
+
 class ClusterParser {
  public:
   explicit ClusterParser(const ClusterSource& source) : source_(source) {}
@@ -237,27 +258,11 @@ class ClusterParser {
   }
 
   static Status AdjustProfile(TableReader& reader, mesh::DeviceProfile& profile) {
-    double memory_gib = 0, gbyte_per_s = 0, speed = 1;
-    constexpr double kGib = 1 << 30;
-    MW_ASSIGN_OR_RETURN(const bool has_memory,
-                        reader.Number("memory_gib", &memory_gib, {0, 1e6, true}));
+    double gbyte_per_s = 0, speed = 1;
     MW_ASSIGN_OR_RETURN(const bool has_rate,
                         reader.Number("memory_gbyte_per_s", &gbyte_per_s, {0, 1e6, true}));
     MW_TRY(reader.Number("speed", &speed, {0, 1e6, true}));
-    double reserve_gib = 0;
-    MW_ASSIGN_OR_RETURN(const bool has_reserve,
-                        reader.Number("memory_reserve_gib", &reserve_gib, {0, 1e6}));
-    if (has_memory) {
-      profile.memory_bytes = std::max<int64_t>(1, std::llround(memory_gib * kGib));
-      profile.reserve_bytes =
-          std::min(profile.reserve_bytes, GpuReserveBytes(profile.memory_bytes));
-    }
-    if (has_reserve) profile.reserve_bytes = std::llround(reserve_gib * kGib);
-    if (profile.reserve_bytes > 0 && profile.reserve_bytes >= profile.memory_bytes) {
-      return reader.Wrong("memory_reserve_gib",
-                          fmt::format("leaves nothing of the {:.3g} GiB that the device has",
-                                      static_cast<double>(profile.memory_bytes) / kGib));
-    }
+    MW_TRY(AdjustMemory(reader, profile));
     const double bandwidth =
         has_rate ? gbyte_per_s * kGiga / profile.Rates(mesh::KernelClass::kElementwise).bytes_per_s
                  : 1;

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -28,6 +31,32 @@ bool IsOfParam(const std::string& output) {
   return output.starts_with("grad/") || output.starts_with("update/");
 }
 
+std::set<int> StagesOf(const std::set<int>& parts, const PipelineShape& shape) {
+  std::set<int> stages;
+  for (const int part : parts) stages.insert(shape.StageOf(part));
+  return stages;
+}
+
+std::set<int> FirstParts(const std::set<int>& stages, const PipelineShape& shape) {
+  std::set<int> parts;
+  for (const int stage : stages) parts.insert(shape.PartOf(stage, 0));
+  return parts;
+}
+
+// State that a rule of its own renews (ir/loss_scale.h), and the node that does: scalars, which
+// each stage has and renews alike.
+std::map<std::string, size_t> OwnRulesOf(const Graph& graph) {
+  constexpr std::string_view kPrefix = "update/";
+  std::map<std::string, size_t> rules;
+  for (const ir::NamedValue& output : graph.outputs) {
+    const bool scalar = graph.type(output.value).rank() == 0;
+    const bool rule = graph.producer(output.value).op == Op::kSelect;
+    if (!scalar || !rule || !output.name.starts_with(kPrefix)) continue;
+    rules[output.name.substr(kPrefix.size())] = graph.value(output.value).producer.index();
+  }
+  return rules;
+}
+
 class Assigner {
  public:
   Assigner(const Graph& graph, std::vector<int> part_of_layer, const PipelineShape& shape)
@@ -47,7 +76,7 @@ class Assigner {
     for (size_t i = 0; i < count; ++i) {
       const bool update = graph_.nodes[i].phase == Phase::kUpdate;
       if (!update) result_.node_parts[i].assign(sets_[i].begin(), sets_[i].end());
-      const std::set<int> stages = update ? sets_[i] : StagesOf(sets_[i]);
+      const std::set<int> stages = update ? sets_[i] : StagesOf(sets_[i], result_.shape);
       result_.node_stages[i].assign(stages.begin(), stages.end());
     }
     FindWeightGradients();
@@ -59,12 +88,6 @@ class Assigner {
     if (layer < 0 || result_.part_of_layer.empty()) return 0;
     return result_
         .part_of_layer[std::min(static_cast<size_t>(layer), result_.part_of_layer.size() - 1)];
-  }
-
-  std::set<int> StagesOf(const std::set<int>& parts) const {
-    std::set<int> stages;
-    for (const int part : parts) stages.insert(result_.shape.StageOf(part));
-    return stages;
   }
 
   const Node& Producer(ValueId id) const { return graph_.producer(id); }
@@ -95,7 +118,7 @@ class Assigner {
       for (ValueId input : graph_.nodes[i].inputs) {
         const Node& producer = Producer(input);
         if (producer.op != Op::kParam) continue;
-        holders_[producer.attrs.Str("name")].merge(StagesOf(sets_[i]));
+        holders_[producer.attrs.Str("name")].merge(StagesOf(sets_[i], result_.shape));
       }
     }
     for (const auto& [name, holders] : holders_) {
@@ -142,19 +165,10 @@ class Assigner {
     FixStageSums();
   }
 
-  // State that a rule of its own renews (ir/loss_scale.h) is scalars: each stage has all of it, and
-  // renews it alike.
   void AssignOwnRules() {
-    constexpr std::string_view kPrefix = "update/";
-    std::set<int> all;
-    for (int stage = 0; stage <= result_.last_stage(); ++stage) all.insert(stage);
-    for (const ir::NamedValue& output : graph_.outputs) {
-      const size_t index = graph_.value(output.value).producer.index();
-      const Node& node = graph_.nodes[index];
-      const bool scalar = graph_.type(output.value).rank() == 0;
-      if (node.op != Op::kSelect || !scalar || !output.name.starts_with(kPrefix)) continue;
-      sets_[index] = all;
-      result_.param_stages[output.name.substr(kPrefix.size())].assign(all.begin(), all.end());
+    for (const auto& [state, node] : OwnRulesOf(graph_)) {
+      for (int stage = 0; stage <= result_.last_stage(); ++stage) sets_[node].insert(stage);
+      result_.param_stages[state].assign(sets_[node].begin(), sets_[node].end());
     }
   }
 
@@ -189,16 +203,10 @@ class Assigner {
             graph_.nodes[i].phase == Phase::kUpdate && node.phase != Phase::kUpdate;
         // What the update of a stage reads is made with its first part.
         std::set<int> needs = sets_[i];
-        if (crosses) needs = FirstParts(sets_[i]);
+        if (crosses) needs = FirstParts(sets_[i], result_.shape);
         sets_[producer].merge(std::move(needs));
       }
     }
-  }
-
-  std::set<int> FirstParts(const std::set<int>& stages) const {
-    std::set<int> parts;
-    for (const int stage : stages) parts.insert(result_.shape.PartOf(stage, 0));
-    return parts;
   }
 
   // Products and sums whose results are gradients of params and nothing else, with what only they

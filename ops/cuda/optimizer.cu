@@ -28,12 +28,14 @@ __global__ void __launch_bounds__(1) AdamWScalarsKernel(const AdamWArgs args) {
 template <typename T, int N>
 __device__ void LoadGradient(FloatType type, const UpdateTensor& tensor, int64_t at,
                              float (&g)[N]) {
-  if (sizeof(T) == 2 || type == FloatType::kF32) {
+  if constexpr (sizeof(T) == 2) {
     LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
-    return;
-  }
+  } else if (type == FloatType::kF32) {
+    LoadUnit<T, N>(static_cast<const T*>(tensor.g) + at, g);
+  } else {
 #pragma unroll
-  for (int i = 0; i < N; ++i) g[i] = LoadAny(tensor.g, type, at + i);
+    for (int i = 0; i < N; ++i) g[i] = LoadAny(tensor.g, type, at + i);
+  }
 }
 
 template <typename T, int N>

@@ -144,6 +144,7 @@ TEST(LossScale, AStepThatOverflowsChangesNothingAndHalvesTheScale) {
     EXPECT_GT(Scalar(*many, ir::kFiniteStepsState), 0) << "it never fell far enough";
     EXPECT_NE(many->tensors.at("transformer.h.0.ln_1.weight").values,
               none->tensors.at("transformer.h.0.ln_1.weight").values);
+    if (kSanitizedBuild) break;
   }
 }
 
