@@ -61,7 +61,8 @@ std::vector<ConfigKey> PipelineKeys() {
        MW_AT(parallel.part_layers)},
       {"parallelism", "pipeline_parallel_meshes",
        "Replicas x tensor group of each stage, such as \"2x1,1x1\" for three devices, where stages "
-       "are to differ, or replicas x context x tensor group (\"2x2x1,1x2x1\"); of its replicas a stage "
+       "are to differ, or replicas x context x tensor group (\"2x2x1,1x2x1\"); of its replicas a "
+       "stage "
        "shares experts among as many as expert_parallel_degree has in common with them. Empty: the "
        "search decides, or all have the degrees above.",
        MW_AT(parallel.stage_meshes)},

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "planner/job_on_axes.h"
 #include "planner/layout.h"
@@ -160,6 +161,8 @@ struct ShardingExplainer {
   }
 
   ShardingCosts CostsOf(const std::vector<int>& choices) const {
+    MW_CHECK(choices.size() == model.problem.nodes.size())
+        << choices.size() << " choices for " << model.problem.nodes.size() << " variables";
     ShardingCosts costs;
     for (size_t i = 0; i < choices.size(); ++i) {
       costs.compute_s += model.problem.nodes[i].cost_s[At(choices[i])];
@@ -175,6 +178,7 @@ struct ShardingExplainer {
 
   // Of a variable with the others as they are: what it computes and the conversions around it.
   std::vector<double> OwnSeconds(int variable) const {
+    MW_CHECK(variable >= 0 && At(variable) < chosen.size()) << "variable " << variable;
     std::vector<double> seconds = model.problem.nodes[At(variable)].cost_s;
     for (const ChoiceEdge& edge : model.problem.edges) {
       if (edge.from != variable && edge.to != variable) continue;

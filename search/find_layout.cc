@@ -38,6 +38,35 @@ using planner::Recompute;
 using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
 
+// Degrees of experts and context that are worth a search for stages: the least ones, and those of
+// the best equal stages; all, where none of these fits.
+std::set<std::pair<int64_t, int64_t>> SharesOfStages(const OpenChoices& choices, int64_t devices,
+                                                     const std::vector<LayoutCost>& best) {
+  std::set<std::pair<int64_t, int64_t>> shares;
+  for (const int64_t expert : choices.ExpertDegrees(OpenChoices::kAnyReplicas)) {
+    for (const int64_t context : choices.ContextDegrees(devices)) {
+      if (shares.empty() || best.empty()) shares.emplace(expert, context);
+    }
+  }
+  for (const LayoutCost& cost : best) shares.emplace(cost.layout.expert(), cost.layout.context());
+  return shares;
+}
+
+double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
+
+// Of a layout that does not fit.
+std::string NearestText(const LayoutCost& nearest) {
+  const StageCost& stage = nearest.stages[static_cast<size_t>(nearest.tightest_stage)];
+  return fmt::format(
+      "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {:.1f} MiB "
+      "too many ({:.1f} weights, gradients and optimizer, {:.1f} {}, {:.1f} transient)",
+      nearest.layout.ToString(), nearest.tightest_stage, Mib(stage.memory_bytes()),
+      Mib(nearest.missing_bytes), Mib(stage.state_bytes),
+      Mib(std::max(stage.kept_bytes, stage.update_bytes)),
+      stage.kept_bytes >= stage.update_bytes ? "activations" : "gradients on their way",
+      Mib(stage.transient_bytes));
+}
+
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
@@ -379,28 +408,12 @@ class Finder {
                       zero_groups_ == planner::ZeroGroups{};
     const bool worth = classes_.size() > 1 || device_count_ <= kManyDevices;
     if (!open || !worth || device_count_ == 1) return OkStatus();
-    for (const auto& [expert, context] : SharesOfStages()) {
+    for (const auto& [expert, context] : SharesOfStages(choices_, device_count_, found_.best)) {
       for (const bool sequence_parallel : choices_.SequenceModes(2)) {
         PriceStages(expert, context, sequence_parallel);
       }
     }
     return OkStatus();
-  }
-
-  // Degrees of experts and context that are worth a search for stages: the least ones, and those of
-  // the best equal stages; all, where none of these fits.
-  std::set<std::pair<int64_t, int64_t>> SharesOfStages() const {
-    std::set<std::pair<int64_t, int64_t>> shares;
-    const std::vector<int64_t> contexts = choices_.ContextDegrees(device_count_);
-    for (const int64_t expert : choices_.ExpertDegrees(OpenChoices::kAnyReplicas)) {
-      for (const int64_t context : contexts) {
-        if (shares.empty() || found_.best.empty()) shares.emplace(expert, context);
-      }
-    }
-    for (const LayoutCost& cost : found_.best) {
-      shares.emplace(cost.layout.expert(), cost.layout.context());
-    }
-    return shares;
   }
 
   // The best stages of each number of microbatches.
@@ -473,20 +486,10 @@ class Finder {
 
   Status NothingFits() const {
     if (!nearest_) return NoLegalLayout();
-    const StageCost& stage = nearest_->stages[static_cast<size_t>(nearest_->tightest_stage)];
-    return ResourceExhausted(fmt::format(
-        "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {:.1f} MiB "
-        "too many ({:.1f} weights, gradients and optimizer, {:.1f} {}, {:.1f} "
-        "transient){}",
-        nearest_->layout.ToString(), nearest_->tightest_stage, Mib(stage.memory_bytes()),
-        Mib(nearest_->missing_bytes), Mib(stage.state_bytes),
-        Mib(std::max(stage.kept_bytes, stage.update_bytes)),
-        stage.kept_bytes >= stage.update_bytes ? "activations" : "gradients on their way",
-        Mib(stage.transient_bytes),
-        timed_out_ ? "; the time of the search was over before all were tried" : ""));
+    return ResourceExhausted(
+        NearestText(*nearest_) +
+        (timed_out_ ? "; the time of the search was over before all were tried" : ""));
   }
-
-  static double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;

@@ -38,6 +38,14 @@ void Rename(const std::string& axis, const std::vector<std::string>& names, Shar
   for (const std::string& name : names) sharding.partial[name] = kind;
 }
 
+NodeStrategy GroupedSum(const Node& node) {
+  NodeStrategy strategy;
+  strategy.operands.assign(node.inputs.size(), Sharding::Replicated(0));
+  strategy.results = {Sharding::Replicated(0)};
+  strategy.expansion = planner::Expansion::kGroupedSum;
+  return strategy;
+}
+
 class ModelMaker {
  public:
   ModelMaker(const Graph& graph, const planner::StageAssignment& stages,
@@ -135,14 +143,6 @@ class ModelMaker {
       const std::vector<int>& made = model_.stages->node_stages[model_.ProducerOf(input)];
       return std::includes(made.begin(), made.end(), own.begin(), own.end());
     });
-  }
-
-  static NodeStrategy GroupedSum(const Node& node) {
-    NodeStrategy strategy;
-    strategy.operands.assign(node.inputs.size(), Sharding::Replicated(0));
-    strategy.results = {Sharding::Replicated(0)};
-    strategy.expansion = planner::Expansion::kGroupedSum;
-    return strategy;
   }
 
   // Equal nodes that microbatches treat alike.
