@@ -316,15 +316,21 @@ Result<std::shared_ptr<const formats::SafetensorsFile>> StackExperts(const Truth
 }
 
 TEST(StackedExperts, AreThoseOfTheirOwnTensors) {
-  for (const char* name : {"mixtral", "qwen2-moe"}) {
+  for (const auto& [name, gate] :
+       {std::pair("mixtral", "model.layers.1.block_sparse_moe.experts.0.w1.weight"),
+        std::pair("qwen2-moe", "model.layers.1.mlp.experts.0.gate_proj.weight")}) {
     const auto folder = TempDir::Make();
     ASSERT_TRUE(folder.has_value()) << folder.error();
     auto model = LoadTruth(name, *folder);
     ASSERT_TRUE(model.has_value()) << model.error();
     const auto file = StackExperts(*model, folder->File("stacked.safetensors"));
     ASSERT_TRUE(file.has_value()) << file.error();
-    EXPECT_NE((*file)->Find("model.layers.1.mlp.experts.gate_up_proj"), nullptr);
-    EXPECT_EQ((*file)->Find("model.layers.1.mlp.experts.0.gate_proj.weight"), nullptr);
+    EXPECT_EQ((*file)->Find(gate), nullptr);
+    const auto* both = (*file)->Find("model.layers.1.mlp.experts.gate_up_proj");
+    ASSERT_NE(both, nullptr);
+    double first = 0;
+    std::memcpy(&first, (*file)->data(*both).data(), sizeof(first));
+    EXPECT_EQ(first, TruthWeight(model->truth.salt, gate, false, 0)) << "the gate is in front";
     EXPECT_TRUE(formats::CheckWeights(**file, model->graph).ok());
     model->file = *file;
     ExpectLogits(*model, DType::kF64, 1e-10);

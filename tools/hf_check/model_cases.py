@@ -55,7 +55,7 @@ def cases():
         ("gpt-neox", dict(model_type="gpt_neox", **SIZES, rotary_pct=0.5, hidden_act="gelu")),
         ("gpt-neox-in-turn", dict(model_type="gpt_neox", **SIZES, rotary_pct=1.0, hidden_act="gelu_new",
                                   use_parallel_residual=False)),
-        ("gptj", dict(model_type="gptj", **GPT_SIZES, rotary_dim=2)),
+        ("gptj", dict(model_type="gptj", **GPT_SIZES | {"n_head": 2}, rotary_dim=4)),
         ("opt", dict(model_type="opt", **SIZES, ffn_dim=24, dropout=0.0, word_embed_proj_dim=16)),
         ("phi", dict(model_type="phi", **SIZES)),
         ("phi-old-keys", dict(model_type="phi", **SIZES | {"num_key_value_heads": 4},
