@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -69,6 +70,7 @@ struct TruthCase {
   std::string salt;  // in front of names
   std::vector<double> logits;
   std::vector<double> losses;
+  std::vector<int32_t> greedy;  // row 0 and what is written behind it; empty: too few positions
   std::map<std::string, double> weights;  // by exported tensor
 };
 
@@ -92,8 +94,11 @@ TruthCase ReadTruth(const std::string& name) {
   const auto text = ReadFile(TruthFolder() + "/" + name + ".json");
   MW_CHECK(text.has_value()) << text.error();
   const nlohmann::json json = nlohmann::json::parse(*text);
-  return {json["config"].dump(), json["salt"].get<std::string>(),
-          json["logits"].get<std::vector<double>>(), json["losses"].get<std::vector<double>>(),
+  return {json["config"].dump(),
+          json["salt"].get<std::string>(),
+          json["logits"].get<std::vector<double>>(),
+          json["losses"].get<std::vector<double>>(),
+          json.value("greedy", std::vector<int32_t>()),
           json["weights"].get<std::map<std::string, double>>()};
 }
 
@@ -147,11 +152,16 @@ Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
   return loaded;
 }
 
-Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
+using TokenAt = std::function<int32_t(int64_t row, int64_t place)>;
+
+// tokens: [rows, count]
+Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype,
+                                     const ir::Dims& tokens = {kTruthRows, kTruthTokens},
+                                     const TokenAt& token_at = TruthToken) {
   client::Builder builder("logits", dtype);
   client::Batch batch;
   batch["tokens"] = builder.AddOne(ir::Op::kInput, {}, {{"name", std::string("tokens")}},
-                                   {{DType::kI32, {kTruthRows, kTruthTokens}}});
+                                   {{DType::kI32, tokens}});
   builder.SetOutput("logits", model.model.functions.predict(builder, batch));
   MW_ASSIGN_OR_RETURN(const ir::Graph graph, builder.Finish());
   const auto bind = [&](const ir::Node& node) -> Result<ops::HostTensor> {
@@ -162,7 +172,7 @@ Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
       return tensor;
     }
     for (int64_t i = 0; i < type.elements(); ++i) {
-      const int32_t token = TruthToken(i / type.dims[1], i % type.dims[1]);
+      const int32_t token = token_at(i / type.dims[1], i % type.dims[1]);
       std::memcpy(tensor.data.data() + static_cast<size_t>(i) * sizeof(token), &token,
                   sizeof(token));
     }
@@ -190,6 +200,22 @@ void ExpectLogits(const TruthModel& model, DType dtype, double tolerance) {
     worst = std::max(worst, std::abs((*logits)[i] - model.truth.logits[i]));
   }
   EXPECT_LE(worst, tolerance);
+}
+
+// Each token is that of the largest logit behind those before it.
+void ExpectGreedy(const TruthModel& model) {
+  const std::vector<int32_t>& text = model.truth.greedy;
+  if (text.empty()) return;
+  const auto count = static_cast<int64_t>(text.size());
+  const auto logits = LogitsOf(model, DType::kF64, {1, count}, [&](int64_t, int64_t place) {
+    return text[static_cast<size_t>(place)];
+  });
+  ASSERT_TRUE(logits.has_value()) << logits.error();
+  for (int64_t i = kTruthTokens - 1; i + 1 < count; ++i) {
+    const auto row = logits->begin() + i * kTruthVocabulary;
+    const auto best = std::max_element(row, row + kTruthVocabulary);
+    EXPECT_EQ(best - row, text[static_cast<size_t>(i + 1)]) << "behind token " << i;
+  }
 }
 
 struct TruthLayout {
@@ -284,6 +310,7 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   ASSERT_TRUE(model.has_value()) << model.error();
   ExpectLogits(*model, DType::kF64, 1e-10);
   ExpectLogits(*model, DType::kF32, 1e-5);
+  ExpectGreedy(*model);
   ExpectTraining(*model, {});
   ExpectTraining(*model, {.data = 2, .tensor = 2});
   ExpectTraining(*model, {.pipeline = 2});

@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save_file
 import model_cases
 from transformers.models.bloom import modeling_bloom
 
-ROWS, TOKENS, STEPS, BATCH = 2, 8, 20, 4
+ROWS, TOKENS, STEPS, BATCH, GREEDY = 2, 8, 20, 4, 64
 LEARNING = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 0.5
 
@@ -114,6 +114,16 @@ def train(model):
     return losses
 
 
+def greedy(model):
+    """Row 0 and the tokens behind it, each that of the largest logit; nothing where the model has too few positions."""
+    if getattr(model.config, "max_position_embeddings", GREEDY + TOKENS) < GREEDY + TOKENS:
+        return []
+    row = sample(0)[None, :TOKENS]
+    for _ in range(GREEDY):
+        row = torch.cat([row, model(input_ids=row, use_cache=False).logits[:, -1:].argmax(-1)], 1)
+    return row[0].tolist()
+
+
 def truth(config):
     with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
@@ -121,12 +131,14 @@ def truth(config):
         rows = torch.stack([sample(row) for row in range(ROWS)])
         with torch.no_grad():
             logits = model(input_ids=rows[:, :-1], use_cache=False).logits
+            text = greedy(model)
         losses = train(model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
         probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
                   for name, tensor in sorted(trained.items())}
-        return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, weights=probes)
+        return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, greedy=text,
+                    weights=probes)
 
 
 def compare_folders(folder):
