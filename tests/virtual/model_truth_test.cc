@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -92,6 +93,7 @@ struct TruthCase {
   std::string salt;  // in front of names
   std::vector<double> logits;
   std::vector<double> losses;
+  std::vector<int32_t> greedy;  // row 0 and what is written behind it; empty: too few positions
   std::map<std::string, double> weights;  // by exported tensor
 };
 
@@ -115,8 +117,11 @@ TruthCase ReadTruth(const std::string& name) {
   const auto text = ReadFile(TruthFolder() + "/" + name + ".json");
   MW_CHECK(text.has_value()) << text.error();
   const nlohmann::json json = nlohmann::json::parse(*text);
-  return {json["config"].dump(), json["salt"].get<std::string>(),
-          json["logits"].get<std::vector<double>>(), json["losses"].get<std::vector<double>>(),
+  return {json["config"].dump(),
+          json["salt"].get<std::string>(),
+          json["logits"].get<std::vector<double>>(),
+          json["losses"].get<std::vector<double>>(),
+          json.value("greedy", std::vector<int32_t>()),
           json["weights"].get<std::map<std::string, double>>()};
 }
 
@@ -178,11 +183,17 @@ Result<TruthModel> LoadTruth(const std::string& name, const TempDir& folder) {
   return loaded;
 }
 
-Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
+using RowFiller =
+    std::function<void(const std::string& source, int64_t sample, std::span<int32_t> row)>;
+
+// tokens: [rows, count]
+Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype,
+                                     const ir::Dims& tokens = {kTruthRows, kTruthTokens},
+                                     const RowFiller& fill = FillTruthRow) {
   client::Builder builder("logits", dtype);
   client::Batch batch;
   const client::TrainerFunctions& functions = model.model.functions;
-  std::vector<client::InputSpec> inputs = {{"tokens", {DType::kI32, {kTruthRows, kTruthTokens}}}};
+  std::vector<client::InputSpec> inputs = {{"tokens", {DType::kI32, tokens}}};
   if (functions.inputs) inputs = functions.inputs({kTruthRows, kTruthTokens, dtype});
   for (const client::InputSpec& input : inputs) {
     batch[input.name] = builder.AddOne(ir::Op::kInput, {}, {{"name", input.name}}, {input.type});
@@ -197,9 +208,9 @@ Result<std::vector<double>> LogitsOf(const TruthModel& model, DType dtype) {
       return tensor;
     }
     const std::string name = node.attrs.Str("name");
-    std::vector<int32_t> row(static_cast<size_t>(type.elements() / kTruthRows));
-    for (int64_t i = 0; i < kTruthRows; ++i) {
-      FillTruthRow(functions.inputs ? "tokens/" + name : name, i, row);
+    std::vector<int32_t> row(static_cast<size_t>(type.elements() / tokens[0]));
+    for (int64_t i = 0; i < tokens[0]; ++i) {
+      fill(functions.inputs ? "tokens/" + name : name, i, row);
       const size_t bytes = row.size() * sizeof(int32_t);
       std::memcpy(tensor.data.data() + static_cast<size_t>(i) * bytes, row.data(), bytes);
     }
@@ -227,6 +238,24 @@ void ExpectLogits(const TruthModel& model, DType dtype, double tolerance) {
     worst = std::max(worst, std::abs((*logits)[i] - model.truth.logits[i]));
   }
   EXPECT_LE(worst, tolerance);
+}
+
+// Each token is that of the largest logit behind those before it.
+void ExpectGreedy(const TruthModel& model) {
+  const std::vector<int32_t>& text = model.truth.greedy;
+  if (text.empty()) return;
+  const auto count = static_cast<int64_t>(text.size());
+  const auto logits =
+      LogitsOf(model, DType::kF64, {1, count},
+               [&](const std::string&, int64_t, std::span<int32_t> row) {
+                 std::copy(text.begin(), text.end(), row.begin());
+               });
+  ASSERT_TRUE(logits.has_value()) << logits.error();
+  for (int64_t i = kTruthTokens - 1; i + 1 < count; ++i) {
+    const auto row = logits->begin() + i * kTruthVocabulary;
+    const auto best = std::max_element(row, row + kTruthVocabulary);
+    EXPECT_EQ(best - row, text[static_cast<size_t>(i + 1)]) << "behind token " << i;
+  }
 }
 
 struct TruthLayout {
@@ -321,6 +350,7 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   ASSERT_TRUE(model.has_value()) << model.error();
   ExpectLogits(*model, DType::kF64, 1e-10);
   ExpectLogits(*model, DType::kF32, 1e-5);
+  ExpectGreedy(*model);
   ExpectTraining(*model, {});
   ExpectTraining(*model, {.data = 2, .tensor = 2});
   ExpectTraining(*model, {.pipeline = 2});
@@ -355,15 +385,21 @@ Result<std::shared_ptr<const formats::SafetensorsFile>> StackExperts(const Truth
 }
 
 TEST(StackedExperts, AreThoseOfTheirOwnTensors) {
-  for (const char* name : {"mixtral", "qwen2-moe"}) {
+  for (const auto& [name, gate] :
+       {std::pair("mixtral", "model.layers.1.block_sparse_moe.experts.0.w1.weight"),
+        std::pair("qwen2-moe", "model.layers.1.mlp.experts.0.gate_proj.weight")}) {
     const auto folder = TempDir::Make();
     ASSERT_TRUE(folder.has_value()) << folder.error();
     auto model = LoadTruth(name, *folder);
     ASSERT_TRUE(model.has_value()) << model.error();
     const auto file = StackExperts(*model, folder->File("stacked.safetensors"));
     ASSERT_TRUE(file.has_value()) << file.error();
-    EXPECT_NE((*file)->Find("model.layers.1.mlp.experts.gate_up_proj"), nullptr);
-    EXPECT_EQ((*file)->Find("model.layers.1.mlp.experts.0.gate_proj.weight"), nullptr);
+    EXPECT_EQ((*file)->Find(gate), nullptr);
+    const auto* both = (*file)->Find("model.layers.1.mlp.experts.gate_up_proj");
+    ASSERT_NE(both, nullptr);
+    double first = 0;
+    std::memcpy(&first, (*file)->data(*both).data(), sizeof(first));
+    EXPECT_EQ(first, TruthWeight(model->truth.salt, gate, false, 0)) << "the gate is in front";
     EXPECT_TRUE(formats::CheckWeights(**file, model->graph).ok());
     model->file = *file;
     ExpectLogits(*model, DType::kF64, 1e-10);

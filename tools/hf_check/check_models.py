@@ -26,7 +26,7 @@ import model_cases
 import model_tasks
 from transformers.models.bloom import modeling_bloom
 
-ROWS, STEPS, BATCH = 2, 20, 4
+ROWS, STEPS, BATCH, GREEDY = 2, 20, 4, 64
 LEARNING = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 0.5
 
@@ -111,18 +111,31 @@ def train(config, model):
     return losses
 
 
+def greedy(model):
+    """Row 0 and the tokens behind it, each that of the largest logit; nothing where the model has too few positions."""
+    if getattr(model.config, "max_position_embeddings", GREEDY + model_tasks.TOKENS) < GREEDY + model_tasks.TOKENS:
+        return []
+    row = sample(0)[None, : model_tasks.TOKENS]
+    for _ in range(GREEDY):
+        row = torch.cat([row, model(input_ids=row, use_cache=False).logits[:, -1:].argmax(-1)], 1)
+    return row[0].tolist()
+
+
 def truth(config):
     with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         model = make(config, folder)
         with torch.no_grad():
             logits = model_tasks.logits_of(config, model, range(ROWS))
+            writes = isinstance(model, transformers.GenerationMixin) and not model.config.is_encoder_decoder
+            text = greedy(model) if writes else []
         losses = train(config, model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
         probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
                   for name, tensor in sorted(trained.items())}
-        return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, weights=probes)
+        return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, greedy=text,
+                    weights=probes)
 
 
 def compare_folders(folder):
