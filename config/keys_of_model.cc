@@ -80,8 +80,9 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
        MW_AT(model.document_separator)},
       {"model", "n_labels",
-       "Classes of a row, of which bert says one (data: lines with \"text\" and \"label\"); 0: as "
-       "the folder says, else it says what stands behind masks.",
+       "Classes of a row, of which bert says one (data: lines with \"text\" and \"label\"); 0: "
+       "none, "
+       "it says which tokens were hidden; by itself as the folder says.",
        MW_AT(model.labels)},
       {"model", "mask_token",
        "Id of the token that stands where bert is to say which token was there ([MASK] of the "

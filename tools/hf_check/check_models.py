@@ -115,7 +115,7 @@ def greedy(model):
     """Row 0 and the tokens behind it, each that of the largest logit; nothing where the model has too few positions."""
     if getattr(model.config, "max_position_embeddings", GREEDY + model_tasks.TOKENS) < GREEDY + model_tasks.TOKENS:
         return []
-    row = sample(0)[None, : model_tasks.TOKENS]
+    row = model_tasks.window(0)[None, : model_tasks.TOKENS]
     for _ in range(GREEDY):
         row = torch.cat([row, model(input_ids=row, use_cache=False).logits[:, -1:].argmax(-1)], 1)
     return row[0].tolist()
@@ -127,8 +127,7 @@ def truth(config):
         model = make(config, folder)
         with torch.no_grad():
             logits = model_tasks.logits_of(config, model, range(ROWS))
-            writes = isinstance(model, transformers.GenerationMixin) and not model.config.is_encoder_decoder
-            text = greedy(model) if writes else []
+            text = greedy(model) if model_tasks.kind_of(config) == "causal" else []
         losses = train(config, model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
