@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -299,12 +300,53 @@ std::string ShardingsJson(const ShardingExplanations& answer, bool by_search) {
                        {"left_out", answer.left_out}});
 }
 
+namespace {
+
+// Where each kind of the fullest device is, and the notes that say why.
+std::string ExplainMemory(const planner::Plan& plan, bool json) {
+  const auto fullest = std::max_element(
+      plan.memory.begin(), plan.memory.end(),
+      [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
+  MW_CHECK(fullest != plan.memory.end()) << "a plan of no device";
+  nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (const ir::MemoryKind kind :
+       {ir::MemoryKind::kWeights, ir::MemoryKind::kGradients, ir::MemoryKind::kOptimizer,
+        ir::MemoryKind::kActivations, ir::MemoryKind::kWorkspace, ir::MemoryKind::kOther}) {
+    const auto bytes_in = [&](const std::map<ir::MemoryKind, int64_t>& bytes) {
+      const auto found = bytes.find(kind);
+      return found == bytes.end() ? int64_t{0} : found->second;
+    };
+    const int64_t device = bytes_in(fullest->bytes);
+    const int64_t host = bytes_in(fullest->host.bytes);
+    const int64_t disk = bytes_in(fullest->disk.bytes);
+    rows.push_back({ir::MemoryKindName(kind), FormatBytes(device), FormatBytes(host),
+                    FormatBytes(disk)});
+    kinds.push_back({{"kind", ir::MemoryKindName(kind)},
+                     {"device_bytes", device},
+                     {"host_bytes", host},
+                     {"disk_bytes", disk}});
+  }
+  rows.push_back({"allocated", FormatBytes(fullest->total_bytes),
+                  FormatBytes(fullest->host.total_bytes), FormatBytes(fullest->disk.total_bytes)});
+  if (json) {
+    return nlohmann::ordered_json{{"memory", std::move(kinds)}, {"notes", plan.notes}}.dump(2) +
+           "\n";
+  }
+  std::string text = FormatTable({"FULLEST DEVICE", "DEVICE", "HOST", "DISK"}, rows);
+  for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
+  return text;
+}
+
+}  // namespace
+
 Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology& topology,
                                 const std::string& subject, bool json, const Clock& clock) {
   const planner::Plan& plan = planned.plan();
   const ir::JobRequest& job = planned.prepared.request;
   const bool by_search = planned.found.by_search;
   const double step_s = planned.forecast.step_s;
+  if (subject == "memory") return ExplainMemory(plan, json);
   MW_ASSIGN_OR_RETURN(const std::optional<std::vector<int>> numbers, StagesNamed(plan, subject));
   if (numbers) {
     const ExplainStageInput input{job, topology, plan, planned.forecast, by_search};

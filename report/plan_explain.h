@@ -14,7 +14,7 @@
 
 namespace meshwright::report {
 
-// `subject`: "stage 2", "layer 5", "layers 3-5", else what ExplainShardings
+// `subject`: "stage 2", "layer 5", "layers 3-5", "memory", else what ExplainShardings
 // takes. Errors: kNotFound naming what there is; those of planning.
 Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology& topology,
                                 const std::string& subject, bool json, const Clock& clock);

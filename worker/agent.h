@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/scratch.h"
 #include "ir/data_spec.h"
 #include "worker/gpus.h"
 #include "worker/host_actor_options.h"
