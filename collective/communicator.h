@@ -21,8 +21,8 @@
 // to the work until the queue has got there, and failures may show in later calls or in Poll().
 // What such a fabric cannot promise is said in its header (nccl/fabric.h).
 //
-// Thread rule: Group and Channel methods block and are called by the thread of the owning device;
-// one call at a time per Group object and per Channel end. Fabric methods are thread-safe.
+// Thread rule: Group and Channel methods block and are called by threads of the owning device; one
+// call at a time per Group object and per Channel end. Fabric methods are thread-safe.
 // Ownership: groups and channels belong to the Fabric and live as long as it.
 // Equivalents: Fabric ~ ncclComm world + bootstrap, Group ~ ncclCommSplit, Channel ~ a directed
 // ncclSend/ncclRecv pair.

@@ -2,9 +2,9 @@
 // executor's death what it did last.
 //
 // A mark of a device says at which instruction it is and since when, and of each group how many
-// calls of collectives it has entered and left: numbers that the device's thread stores without a
-// lock. On a GPU it says what the device was given last, and the device may be behind that; its
-// collectives are not counted.
+// calls of collectives it has entered and left: numbers that the device's threads store without a
+// lock, for a group one of them at a time. On a GPU it says what the device was given last, and the
+// device may be behind that; its collectives are not counted.
 //
 // Thread rule: each mark is written by one thread, Reads() by several; it is read from any thread
 // of any process. What is read while the device goes on may be of two moments: who judges by it
