@@ -61,13 +61,15 @@ mesh::Topology AsMeasured(mesh::Topology topology, RunStory* story) {
 }
 
 // A launch and its answer compare the clocks of both ends (ir::ClockRound).
-void StampSent(proto::DownMessage& message) {
+proto::DownMessage Sent(proto::DownMessage message) {
   auto* const launch = std::get_if<proto::Launch>(&message.body);
   if (launch != nullptr) launch->round.sent_ns = SystemClock().NowNs();
+  return message;
 }
-void StampArrived(proto::UpMessage& message) {
+proto::UpMessage Arrived(proto::UpMessage message) {
   auto* const done = std::get_if<proto::LaunchDone>(&message.body);
   if (done != nullptr) done->round.arrived_ns = SystemClock().NowNs();
+  return message;
 }
 
 Result<proto::JobDescription> ReadDescription(const std::string& job_dir, int64_t job,
@@ -211,8 +213,7 @@ void ControlLoop::CloseIdleOnLoop() {
 }
 
 void ControlLoop::FromWorker(SessionId session, proto::UpMessage message) {
-  StampArrived(message);
-  loop_.Post([this, session, message = std::move(message)] {
+  loop_.Post([this, session, message = Arrived(std::move(message))] {
     // What was under way when the session was closed: nobody could be answered any more.
     if (!sessions_.contains(session.value())) return;
     StepOnLoop(WorkerMessage{session, message});
@@ -419,8 +420,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
   if (auto* send = std::get_if<Send>(&effect)) {
     const auto it = sessions_.find(send->session.value());
     MW_FAILPOINT("controller.before-send");
-    StampSent(send->message);
-    if (it != sessions_.end()) it->second->Send(std::move(send->message));
+    if (it != sessions_.end()) it->second->Send(Sent(std::move(send->message)));
     MW_FAILPOINT("controller.sent");
   } else if (auto* close = std::get_if<CloseSession>(&effect)) {
     const auto session = sessions_.extract(close->session.value());

@@ -16,6 +16,13 @@ namespace {
 // How often a waiting thread looks at its condition without being woken.
 constexpr std::chrono::seconds kWaitSlice{1};
 
+// Where the step is to be recorded.
+void BeginRecord(std::vector<ir::StepRecord>& records, int64_t step, StepRecorder& recorder) {
+  for (ir::StepRecord& record : records) {
+    if (record.step == step) recorder.Begin(record);
+  }
+}
+
 // Of what a persistent slot holds, from byte `from` on.
 Status ReadBytes(const DeviceMemory& memory, const DeviceMemory::Persistent& entry, int64_t from,
                  std::span<std::byte> into, device::Staging& staging) {
@@ -252,9 +259,7 @@ Status DeviceActor::RunSteps(Steps& steps) {
     const Clock::time_point start = Clock::now();
     context.step = steps.first_step + static_cast<int64_t>(i);
     counter_.Enter(rank(), steps.program->program().name, context.step);
-    const auto recorded = std::find_if(record.recorded.begin(), record.recorded.end(),
-                                       [&](const auto& of) { return of.step == context.step; });
-    if (recorded != record.recorded.end()) counter_.recorder().Begin(*recorded);
+    BeginRecord(record.recorded, context.step, counter_.recorder());
     const Status ran = steps.program->RunStep(context, cause_, counter_);
     counter_.recorder().End();
     counter_.Leave();
