@@ -67,6 +67,10 @@ std::string NearestText(const LayoutCost& nearest) {
       Mib(stage.transient_bytes));
 }
 
+std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
+  return {layout.degrees, layout.pipeline, planner::FormatStageDegrees(layout.stage_degrees)};
+}
+
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
@@ -148,7 +152,8 @@ class Finder {
   }
 
   void SetDevices() {
-    all_devices_ = AllDevices();
+    all_devices_.resize(static_cast<size_t>(device_count_));
+    std::iota(all_devices_.begin(), all_devices_.end(), 0);
     cores_ = planner::CoreUses(topology_);
     rates_ = RatesOfDevices(costs_, cores_);
     classes_ = ClassesOfDevices(rates_);
@@ -234,12 +239,6 @@ class Finder {
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
     return input;
-  }
-
-  std::vector<int> AllDevices() const {
-    std::vector<int> devices(static_cast<size_t>(device_count_));
-    std::iota(devices.begin(), devices.end(), 0);
-    return devices;
   }
 
   // ---- candidates ----
@@ -359,10 +358,6 @@ class Finder {
         give_up_s = std::min(give_up_s, other.step_s);
     }
     return give_up_s;
-  }
-
-  static std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
-    return {layout.degrees, layout.pipeline, planner::FormatStageDegrees(layout.stage_degrees)};
   }
 
   // One per degrees, schedule's variants among them only the best.
