@@ -72,17 +72,25 @@ void StepLanes::RunLane(int lane, const Step& step) {
     for (size_t i = piece->begin; i < piece->end; ++i) {
       const StepItem& item = list_.items[i];
       if (lane == kComputing && item.instruction != at) {
+        if (at >= 0) step.counter.Passed(ir::StepMark::kWhole);
         at = item.instruction;
         step.counter.At(static_cast<size_t>(at));
       }
       const Status status = TryItem(lane, item, context, step);
-      if (status.ok()) continue;
+      if (status.ok()) {
+        // What runs beside has no row of its own in a record.
+        if (lane == kComputing && item.node != nullptr) {
+          step.counter.Passed(item.node->ids[0].value());
+        }
+        continue;
+      }
       step.failed(item.instruction, status);
       Stop();
       return;
     }
     Pass(*piece);
   }
+  if (at >= 0) step.counter.Passed(ir::StepMark::kWhole);
 }
 
 // The other thread refers to this step, so nothing may leave it in another way than by its end.
