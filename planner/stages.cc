@@ -52,6 +52,7 @@ std::map<std::string, size_t> OwnRulesOf(const Graph& graph) {
     const bool scalar = graph.type(output.value).rank() == 0;
     const bool rule = graph.producer(output.value).op == Op::kSelect;
     if (!scalar || !rule || !output.name.starts_with(kPrefix)) continue;
+    MW_CHECK(output.name.size() > kPrefix.size()) << "a rule renews no state";
     rules[output.name.substr(kPrefix.size())] = graph.value(output.value).producer.index();
   }
   return rules;
@@ -167,6 +168,7 @@ class Assigner {
 
   void AssignOwnRules() {
     for (const auto& [state, node] : OwnRulesOf(graph_)) {
+      MW_CHECK(node < sets_.size() && sets_[node].empty()) << state << " is renewed twice";
       for (int stage = 0; stage <= result_.last_stage(); ++stage) sets_[node].insert(stage);
       result_.param_stages[state].assign(sets_[node].begin(), sets_[node].end());
     }
