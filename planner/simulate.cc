@@ -70,6 +70,10 @@ struct HostState {
   int64_t stamp = 0;
 };
 
+double LastCopy(const DeviceState& device) {
+  return *std::max_element(device.tier_free_s.begin(), device.tier_free_s.end());
+}
+
 bool GivesBack(const ir::Program& program) {
   return std::any_of(program.instructions.begin(), program.instructions.end(),
                      [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; });
@@ -403,9 +407,7 @@ class Replay {
 
   void Summarize() {
     for (const DeviceState& device : devices_) {
-      const double copied_s =
-          *std::max_element(device.tier_free_s.begin(), device.tier_free_s.end());
-      result_.makespan_s = std::max({result_.makespan_s, device.now_s, copied_s});
+      result_.makespan_s = std::max({result_.makespan_s, device.now_s, LastCopy(device)});
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];
