@@ -141,7 +141,7 @@ Status SlotStates::Occupy(SlotId id, const Instruction* run, size_t output) {
   const int64_t begin = slot.offset_bytes;
   const int64_t end = begin + slot.type.bytes();
   const bool on_device = slot.space == Space::kDevice;
-  std::map<int64_t, SlotId>& live = LiveIn(slot.space);
+  std::map<int64_t, SlotId>& live = live_by_offset_[static_cast<size_t>(slot.space)];
   if (on_device && begin < p_.workspace_offset + p_.workspace_bytes && p_.workspace_offset < end &&
       p_.workspace_bytes > 0) {
     return InvalidArgument(fmt::format("s{} overlaps the workspace", id.value()));
@@ -339,7 +339,7 @@ Status SlotStates::Free(const Instruction& free) {
     const Space space = p_.slot(id).space;
     if (space != Space::kDevice) Detach(id);
     if (copy.life == Life::kLive) {
-      LiveIn(space).erase(p_.slot(id).offset_bytes);
+      live_by_offset_[static_cast<size_t>(space)].erase(p_.slot(id).offset_bytes);
     } else if (copy.life != Life::kOverwritten) {
       MW_TRY(RequireLive(id));
     }

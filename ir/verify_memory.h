@@ -4,6 +4,7 @@
 // must outlive it.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -85,15 +86,12 @@ class SlotStates {
   Status Occupy(SlotId id, const Instruction* run = nullptr, size_t output = 0);
   bool MayOverwrite(const Instruction& run, size_t output, SlotId other) const;
   Status AddTile(SlotId id, const Box& box);
-  std::map<int64_t, SlotId>& LiveIn(Space space) {
-    return space == Space::kHost ? live_on_host_ : live_by_offset_;
-  }
 
   const Program& p_;
   const std::vector<std::shared_ptr<const ExecutableFacts>>& facts_;
   std::vector<State> states_;
-  std::map<int64_t, SlotId> live_by_offset_;  // transient slots of the device
-  std::map<int64_t, SlotId> live_on_host_;    // and of the host's memory
+  // Transient slots, of the device's arena and of the host's.
+  std::array<std::map<int64_t, SlotId>, kSpaceCount> live_by_offset_;
 };
 
 }  // namespace meshwright::ir

@@ -68,6 +68,23 @@ struct PlacedSlots {
   int64_t workspace_bytes = 0;
 };
 
+// What goes to the host's memory for a part of the step.
+void PlaceHostSlots(const SlotSpans& spans, Program& program) {
+  std::vector<ir::Lifetime> lifetimes;
+  std::vector<size_t> owners;
+  for (size_t s = 0; s < program.slots.size(); ++s) {
+    const ir::Slot& slot = program.slots[s];
+    if (slot.persistent || slot.space == ir::Space::kDevice) continue;
+    MW_CHECK(slot.space == ir::Space::kHost && spans.last[s] >= 0)
+        << "slot '" << slot.name << "' is far, and nothing goes there";
+    lifetimes.push_back({slot.type.bytes(), spans.first[s], spans.last[s]});
+    owners.push_back(s);
+  }
+  const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
+  for (size_t i = 0; i < owners.size(); ++i)
+    program.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
+}
+
 class DeviceLowering {
  public:
   // `known`: of another device of the stage; null: none.
@@ -359,7 +376,7 @@ class DeviceLowering {
     std::vector<ir::Lifetime>& lifetimes = placed_.lifetimes;
     std::vector<size_t> owners;
     const SlotSpans spans = SpansOf(program_);
-    PlaceHostSlots(spans);
+    PlaceHostSlots(spans, program_);
     int64_t persistent_bytes = 0;
     for (size_t s = 0; s < program_.slots.size(); ++s) {
       const int64_t bytes = program_.slots[s].type.bytes();
@@ -391,23 +408,6 @@ class DeviceLowering {
     program_.workspace_offset = placement.bytes;
     program_.arena_bytes = placement.bytes + program_.workspace_bytes;
     return OkStatus();
-  }
-
-  // What goes to the host's memory for a part of the step.
-  void PlaceHostSlots(const SlotSpans& spans) {
-    std::vector<ir::Lifetime> lifetimes;
-    std::vector<size_t> owners;
-    for (size_t s = 0; s < program_.slots.size(); ++s) {
-      const ir::Slot& slot = program_.slots[s];
-      if (slot.persistent || slot.space == ir::Space::kDevice) continue;
-      MW_CHECK(slot.space == ir::Space::kHost && spans.last[s] >= 0)
-          << "slot '" << slot.name << "' is far, and nothing goes there";
-      lifetimes.push_back({slot.type.bytes(), spans.first[s], spans.last[s]});
-      owners.push_back(s);
-    }
-    const ir::Placement placement = ir::PlaceLifetimes(lifetimes);
-    for (size_t i = 0; i < owners.size(); ++i)
-      program_.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
   }
 
   int64_t MostWorkspaceBytes() const {

@@ -70,6 +70,15 @@ struct HostState {
   int64_t stamp = 0;
 };
 
+double LastCopy(const DeviceState& device) {
+  return *std::max_element(device.tier_free_s.begin(), device.tier_free_s.end());
+}
+
+bool GivesBack(const ir::Program& program) {
+  return std::any_of(program.instructions.begin(), program.instructions.end(),
+                     [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; });
+}
+
 // A device advances through its list up to a RUN or a wait; RUNs begin and end in the order of
 // time, since they may slow one another. A RECV may take a device's clock ahead of that order; what
 // it does there waits for messages, for room in a channel and for a group only, and each of these
@@ -85,11 +94,7 @@ class Replay {
         groups_(setup.groups.size()),
         host_of_(programs.size(), -1),
         threads_of_(programs.size(), 1) {
-    for (const ir::Program& program : programs) {
-      gives_back_.push_back(
-          std::any_of(program.instructions.begin(), program.instructions.end(),
-                      [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; }));
-    }
+    for (const ir::Program& program : programs) gives_back_.push_back(GivesBack(program));
     for (size_t g = 0; g < groups_.size(); ++g) {
       groups_[g].joined.resize(setup.groups[g].members.size());
     }
@@ -181,15 +186,9 @@ class Replay {
     }
     double& free_s = device.tier_free_s[static_cast<size_t>(far.space)];
     const auto written = device.written_s.find(copy.inputs[0]);
-    const bool known = !fetches && written != device.written_s.end();
+    const bool known = written != device.written_s.end();
     free_s = std::max(free_s, known ? written->second : device.now_s) + seconds;
     if (fetches) device.fetched_s[copy.outputs[0]] = free_s;
-  }
-
-  // When what a RUN wrote may leave.
-  void NoteWritten(size_t d, double time_s) {
-    if (!gives_back_[d]) return;
-    for (const SlotId id : Current(d).outputs) devices_[d].written_s[id] = time_s;
   }
 
   // Until the copies that a RUN reads are there.
@@ -370,7 +369,9 @@ class Replay {
         {programs_[d].device.value(), static_cast<int>(device.next), device.begin_s, time_s});
     CountInFlight(d, CurrentExecutable(d).piece);
     device.now_s = time_s;
-    NoteWritten(d, time_s);
+    if (gives_back_[d]) {
+      for (const SlotId id : Current(d).outputs) device.written_s[id] = time_s;
+    }
     ++device.next;
     ready_.push_back(d);
   }
@@ -406,10 +407,7 @@ class Replay {
 
   void Summarize() {
     for (const DeviceState& device : devices_) {
-      result_.makespan_s = std::max(result_.makespan_s, device.now_s);
-      for (const double free_s : device.tier_free_s) {
-        result_.makespan_s = std::max(result_.makespan_s, free_s);
-      }
+      result_.makespan_s = std::max({result_.makespan_s, device.now_s, LastCopy(device)});
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];

@@ -304,9 +304,9 @@ namespace {
 
 // Where each kind of the fullest device is, and the notes that say why.
 std::string ExplainMemory(const planner::Plan& plan, bool json) {
-  const auto fullest = std::max_element(
-      plan.memory.begin(), plan.memory.end(),
-      [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
+  const auto fullest =
+      std::max_element(plan.memory.begin(), plan.memory.end(),
+                       [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
   MW_CHECK(fullest != plan.memory.end()) << "a plan of no device";
   nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
   std::vector<std::vector<std::string>> rows;
@@ -320,8 +320,8 @@ std::string ExplainMemory(const planner::Plan& plan, bool json) {
     const int64_t device = bytes_in(fullest->bytes);
     const int64_t host = bytes_in(fullest->host.bytes);
     const int64_t disk = bytes_in(fullest->disk.bytes);
-    rows.push_back({ir::MemoryKindName(kind), FormatBytes(device), FormatBytes(host),
-                    FormatBytes(disk)});
+    rows.push_back(
+        {ir::MemoryKindName(kind), FormatBytes(device), FormatBytes(host), FormatBytes(disk)});
     kinds.push_back({{"kind", ir::MemoryKindName(kind)},
                      {"device_bytes", device},
                      {"host_bytes", host},

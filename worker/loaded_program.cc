@@ -44,6 +44,20 @@ Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
   return OkStatus();
 }
 
+void ResolveCopy(const ir::Program& program, const ir::Instruction& copy,
+                 const DeviceMemory& memory, StepInstruction& step) {
+  const ir::Slot& from = program.slot(copy.inputs[0]);
+  const ir::Slot& to = program.slot(copy.outputs[0]);
+  step.bytes = from.type.bytes();
+  for (const ir::Slot* slot : {&from, &to}) {
+    if (slot->space != ir::Space::kDisk) continue;
+    step.file = memory.file();
+    step.file_offset = memory.FileOffset(*slot);
+  }
+  if (from.space != ir::Space::kDisk) step.from = memory.Address(from);
+  if (to.space != ir::Space::kDisk) step.to = memory.Address(to);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
@@ -101,7 +115,7 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
     if (step.op == ir::Opcode::kRun) {
       ResolveRun(instruction, memory, step);
     } else if (ir::IsTierCopy(step.op)) {
-      ResolveCopy(instruction, memory, step);
+      ResolveCopy(program_, instruction, memory, step);
       if (lanes != nullptr && step.file != nullptr) {
         return Unimplemented(
             "GPUs keep nothing on a disk: optimizer and weights can be in the memory of the host, "
@@ -126,20 +140,6 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
   MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_,
                                                 program_.overlap != ir::OverlapMode::kOff));
   return OkStatus();
-}
-
-void LoadedProgram::ResolveCopy(const ir::Instruction& copy, const DeviceMemory& memory,
-                                Step& step) const {
-  const ir::Slot& from = program_.slot(copy.inputs[0]);
-  const ir::Slot& to = program_.slot(copy.outputs[0]);
-  step.bytes = from.type.bytes();
-  for (const ir::Slot* slot : {&from, &to}) {
-    if (slot->space != ir::Space::kDisk) continue;
-    step.file = memory.file();
-    step.file_offset = memory.FileOffset(*slot);
-  }
-  if (from.space != ir::Space::kDisk) step.from = memory.Address(from);
-  if (to.space != ir::Space::kDisk) step.to = memory.Address(to);
 }
 
 // What an instruction touches: its slots, and for a RUN the workspace that others' slots may have

@@ -72,7 +72,6 @@ class LoadedProgram {
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
-  void ResolveCopy(const ir::Instruction& copy, const DeviceMemory& memory, Step& step) const;
   void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);

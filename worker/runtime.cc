@@ -153,6 +153,28 @@ std::vector<StepReport> CollectReports(const LaunchRequest& request,
   return reports;
 }
 
+// What devices want of the host's memory and of the disk, against what they may have of them.
+Status CheckFarMemory(const std::vector<DeviceStats>& devices, const RuntimeOptions& options) {
+  int64_t of_host = 0;
+  int64_t of_disk = 0;
+  for (const DeviceStats& stats : devices) {
+    of_host += stats.host_bytes;
+    of_disk += stats.disk_bytes;
+  }
+  if (options.host_memory_bytes && of_host > *options.host_memory_bytes) {
+    return ResourceExhausted(
+        fmt::format("the job keeps {} bytes in the memory of this worker's host, which has {} "
+                    "left: keep less "
+                    "there, or state on a disk (parallelism.optimizer_memory = \"disk\")",
+                    of_host, *options.host_memory_bytes));
+  }
+  const device::Scratch& scratch = options.scratch;
+  if (scratch.limit_bytes == 0 || of_disk <= scratch.limit_bytes) return OkStatus();
+  return ResourceExhausted(fmt::format(
+      "the job keeps {} bytes on the disk of this worker, which may use {} of {} (--scratch-mib)",
+      of_disk, scratch.limit_bytes, scratch.folder));
+}
+
 class LocalRuntime final : public JobRuntime {
  public:
   LocalRuntime(std::unique_ptr<collective::Fabric> fabric, const GpuOptions& gpus)
@@ -187,34 +209,11 @@ class LocalRuntime final : public JobRuntime {
       MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(program.device.value()));
       MW_TRY(actor->AddProgram(std::move(program)));
     }
-    MW_TRY(CheckFarMemory(options));
+    MW_TRY(CheckFarMemory(Stats(), options));
     for (const auto& actor : actors_) MW_TRY(actor->PostAllocate());
     MW_TRY(WaitAll());
     for (const auto& actor : actors_) MW_TRY(actor->ShareMemory(*fabric_));
     return OkStatus();
-  }
-
-  // What devices want of the host's memory and of the disk, against what they may have of them.
-  Status CheckFarMemory(const RuntimeOptions& options) const {
-    int64_t of_host = 0;
-    int64_t of_disk = 0;
-    for (const auto& actor : actors_) {
-      const DeviceStats stats = actor->stats();
-      of_host += stats.host_bytes;
-      of_disk += stats.disk_bytes;
-    }
-    if (options.host_memory_bytes && of_host > *options.host_memory_bytes) {
-      return ResourceExhausted(
-          fmt::format("the job keeps {} bytes in the memory of this worker's host, which has {} "
-                      "left: keep less "
-                      "there, or state on a disk (parallelism.optimizer_memory = \"disk\")",
-                      of_host, *options.host_memory_bytes));
-    }
-    const device::Scratch& scratch = options.scratch;
-    if (scratch.limit_bytes == 0 || of_disk <= scratch.limit_bytes) return OkStatus();
-    return ResourceExhausted(fmt::format(
-        "the job keeps {} bytes on the disk of this worker, which may use {} of {} (--scratch-mib)",
-        of_disk, scratch.limit_bytes, scratch.folder));
   }
 
   Result<std::string> Invitation() override { return fabric_->Invitation(); }

@@ -121,6 +121,18 @@ TEST_F(ExplainPlanOfTwoStages, WhatIsNotThereIsAnError) {
   EXPECT_THAT(near.error().message(), HasSubstr("did you mean"));
 }
 
+TEST_F(ExplainPlanOfTwoStages, MemoryByKindAndPlace) {
+  const auto text = Explain("memory");
+  ASSERT_TRUE(text.has_value()) << text.error();
+  EXPECT_THAT(*text, HasSubstr("FULLEST DEVICE"));
+  EXPECT_THAT(*text, HasSubstr("optimizer"));
+  const auto object = nlohmann::json::parse(Explain("memory", true).value_or("{}"));
+  ASSERT_EQ(object["memory"].size(), static_cast<size_t>(planner::kMemoryKindCount));
+  EXPECT_EQ(object["memory"][0]["kind"], "weights");
+  EXPECT_GT(object["memory"][0]["device_bytes"], 0);
+  EXPECT_EQ(object["memory"][0]["host_bytes"], 0);
+}
+
 TEST_F(ExplainPlanOfTwoStages, AParamHasOneChosenWay) {
   const auto text = Explain("transformer.h.0.attn.c_attn.weight", true);
   ASSERT_TRUE(text.has_value()) << text.error();
