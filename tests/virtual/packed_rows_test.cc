@@ -62,8 +62,7 @@ ir::JobRequest JobOf(const std::string& family, client::RowKind rows, int64_t ba
                        .DType(ir::DType::kF64)
                        .Optimizer(optimizer)
                        .Data(data)
-                       .Rows(rows)
-                       .Build(FunctionsOf(family));
+                       .Build(FunctionsOf(family), rows);
   EXPECT_TRUE(job.has_value()) << job.error();
   return job.value_or(ir::JobRequest());
 }
