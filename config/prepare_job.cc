@@ -136,10 +136,32 @@ Result<ir::JobRequest> PrepareJob(const JobConfig& config, const ir::JobRequest&
   return request;
 }
 
+namespace {
+
+// What an encoder says crosses more than one border of stages. Where a stage has several parts of
+// the model, a validation would send it and what the next part reads in two orders.
+Result<ir::ParallelSpec> ParallelOf(const JobConfig& config, const models::Model& model) {
+  ir::ParallelSpec parallel = config.parallel;
+  if (model.rows.kind != models::SampleKind::kPair) return parallel;
+  if (parallel.schedule == "auto") parallel.schedule = "1f1b";
+  for (const char* fits : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
+    if (parallel.schedule == fits) return parallel;
+  }
+  constexpr char kKey[] = "parallelism.pipeline_parallel_schedule";
+  return Fail(InvalidArgument(fmt::format(
+      "{}{} is \"{}\"; a stage of '{}', which has an encoder and a decoder, is one part of the "
+      "model: gpipe, 1f1b, zb-h1 or zb-h2",
+      Place(config, kKey), kKey, parallel.schedule, model.name)));
+}
+
+}  // namespace
+
 Result<PreparedJob> PrepareJob(const JobConfig& config) {
   PreparedJob prepared;
   MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
   client::JobBuilder builder = BuilderOf(config);
+  MW_ASSIGN_OR_RETURN(ir::ParallelSpec parallel, ParallelOf(config, prepared.model));
+  builder.Parallel(std::move(parallel));
   // What is trained can be asked: `meshwright predict`.
   const ir::DType dtype =
       DTypeOf(config.dtype) == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
