@@ -16,7 +16,7 @@
 namespace meshwright::worker {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 ops::DeviceCoords CoordsOf(const ir::Program& program) {
   ops::DeviceCoords coords;
@@ -249,12 +249,13 @@ Status LoadedExecutable::Run(const Call& call, const ops::RunContext& context,
     const std::span<const ops::Tensor> operands(next, node.operands);
     const std::span<const ops::Tensor> results(next + node.operands, node.results);
     next += node.operands + node.results;
-    const Clock::time_point start = context.observer ? Clock::now() : Clock::time_point();
+    const SteadyClock::time_point start =
+        context.observer ? SteadyClock::now() : SteadyClock::time_point();
     const Status status = RunNode(node, operands, results, call, context, counter);
     if (!status.ok()) return status.WithContext(NodeName(node));
     counter.Passed(node.ids[0].value());
     if (context.observer != nullptr) {
-      const std::chrono::duration<double> taken = Clock::now() - start;
+      const std::chrono::duration<double> taken = SteadyClock::now() - start;
       context.observer->OnNode(*graph_, node.ids[0], taken.count());
     }
   }

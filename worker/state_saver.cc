@@ -20,10 +20,10 @@
 namespace meshwright::worker {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+double SecondsSince(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ Status StateSaver::Save(const proto::SaveState& message, const StateSlots& slots
                         JobRuntime& runtime) {
   if (writing_) return FailedPrecondition("another save is still being written");
   MW_FAILPOINT("executor.save.before-copy");
-  const Clock::time_point begin = Clock::now();
+  const SteadyClock::time_point begin = SteadyClock::now();
   std::vector<PersistentCopy> copies;
   copies_.resize(message.ranks.size());
   for (size_t i = 0; i < message.ranks.size(); ++i) {
@@ -98,7 +98,7 @@ Status StateSaver::MakeRoom(const proto::RankTiles& tiles, const StateSlots& slo
 void StateSaver::WriteCopies(const proto::SaveState& message, double copy_seconds) {
   // Devices compute meanwhile, and those that wait for each other wait for the slowest.
   GiveWay();
-  const Clock::time_point begin = Clock::now();
+  const SteadyClock::time_point begin = SteadyClock::now();
   proto::StateSaved saved{message.mesh_gen, message.launch_seq, {}, {}};
   const Status status = Guarded("writing a checkpoint", [&]() -> Status {
     MW_ASSIGN_OR_RETURN(saved.shards, Write(message));
