@@ -1673,11 +1673,14 @@ class ToldLaunch(_message.Message):
     def __init__(self, launch_seq: _Optional[int] = ..., kind: _Optional[_Union[ToldKind, str]] = ..., program: _Optional[int] = ..., first_step: _Optional[int] = ..., count: _Optional[int] = ..., asked: bool = ...) -> None: ...
 
 class TrainSpec(_message.Message):
-    __slots__ = ["compile", "compute_dtype", "global_batch", "log_every", "seed", "sequence", "steps", "steps_per_launch", "tf32", "validate_every", "validation_batches"]
+    __slots__ = ["compile", "compute_dtype", "global_batch", "gradient_dtype", "log_every", "loss_scale", "loss_scale_window", "seed", "sequence", "steps", "steps_per_launch", "tf32", "validate_every", "validation_batches"]
     COMPILE_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_DTYPE_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_BATCH_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_DTYPE_FIELD_NUMBER: _ClassVar[int]
     LOG_EVERY_FIELD_NUMBER: _ClassVar[int]
+    LOSS_SCALE_FIELD_NUMBER: _ClassVar[int]
+    LOSS_SCALE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
@@ -1688,7 +1691,10 @@ class TrainSpec(_message.Message):
     compile: bool
     compute_dtype: str
     global_batch: int
+    gradient_dtype: str
     log_every: int
+    loss_scale: float
+    loss_scale_window: int
     seed: int
     sequence: int
     steps: int
@@ -1696,7 +1702,7 @@ class TrainSpec(_message.Message):
     tf32: bool
     validate_every: int
     validation_batches: int
-    def __init__(self, global_batch: _Optional[int] = ..., sequence: _Optional[int] = ..., steps: _Optional[int] = ..., seed: _Optional[int] = ..., steps_per_launch: _Optional[int] = ..., log_every: _Optional[int] = ..., validate_every: _Optional[int] = ..., validation_batches: _Optional[int] = ..., compile: bool = ..., compute_dtype: _Optional[str] = ..., tf32: bool = ...) -> None: ...
+    def __init__(self, global_batch: _Optional[int] = ..., sequence: _Optional[int] = ..., steps: _Optional[int] = ..., seed: _Optional[int] = ..., steps_per_launch: _Optional[int] = ..., log_every: _Optional[int] = ..., validate_every: _Optional[int] = ..., validation_batches: _Optional[int] = ..., compile: bool = ..., compute_dtype: _Optional[str] = ..., tf32: bool = ..., gradient_dtype: _Optional[str] = ..., loss_scale: _Optional[float] = ..., loss_scale_window: _Optional[int] = ...) -> None: ...
 
 class Up(_message.Message):
     __slots__ = ["actor_event", "actor_reply", "checkpoint_committed", "comm_up", "heartbeat", "launch_done", "leave", "loaded", "mesh_error", "mesh_released", "piece", "register", "resume_mesh", "snapshot_copied", "snapshots_held", "state_saved", "term", "weights_saved"]
