@@ -162,7 +162,7 @@ TEST(StepLanes, AKernelsErrorEndsTheCollectivesOfPeers) {
 }
 
 // A source of rows for rank 1 that says when it is asked, and answers as it is told.
-class HeldRows final : public ops::TokenSource {
+class StoppedRows final : public ops::TokenSource {
  public:
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {
     asked_.set_value();
@@ -201,7 +201,7 @@ std::vector<ir::Program> HeldPrograms() {
 }
 
 TEST(StepLanes, AnAbortFromOutsideEndsBothThreads) {
-  HeldRows feed;
+  StoppedRows feed;
   RuntimeOptions options = LocalOptions(2, HeldPrograms());
   options.feed = &feed;
   auto runtime = MustLoad(std::move(options));
@@ -215,7 +215,7 @@ TEST(StepLanes, AnAbortFromOutsideEndsBothThreads) {
 }
 
 TEST(StepLanes, AnExceptionEndsBothThreads) {
-  HeldRows feed;
+  StoppedRows feed;
   RuntimeOptions options = LocalOptions(2, HeldPrograms());
   options.feed = &feed;
   auto runtime = MustLoad(std::move(options));
@@ -228,7 +228,7 @@ TEST(StepLanes, AnExceptionEndsBothThreads) {
 }
 
 TEST(StepLanes, ADeadlineNamesTheCollective) {
-  HeldRows feed;
+  StoppedRows feed;
   RuntimeOptions options = LocalOptions(2, HeldPrograms());
   options.feed = &feed;
   options.fabric.operation_timeout_ms = 200;
