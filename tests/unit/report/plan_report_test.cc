@@ -53,7 +53,7 @@ TEST(TopologyOf, TakesWhatWorkersMeasured) {
   worker.host_cores = 4;
   mesh::DeviceProfile profile = *mesh::DefaultDeviceProfile();
   profile.name = "measured";
-  profile.links = {mesh::LinkCost{1e-6, 1e-11}, mesh::LinkCost{2e-6, 2e-11}, {}};
+  profile.links = {mesh::LinkCost{1e-6, 1e-11}, mesh::LinkCost{2e-6, 2e-11}, {}, {}};
   worker.device_profile = mesh::FormatDeviceProfile(profile);
   const auto topology = TopologyOf({worker});
   ASSERT_TRUE(topology.has_value()) << topology.error();
