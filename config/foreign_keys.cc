@@ -97,7 +97,6 @@ constexpr ForeignKey kForeignKeys[] = {
     {"*", "adam_epsilon", "write optimizer.eps"},
     {"*", "bf16", "write training.dtype = \"bfloat16\""},
     {"*", "initial_scale_power", "write training.loss_scale, the scale itself"},
-    {"*", "loss_scale_window", "write training.loss_scale_window"},
     {"*", "fp16", "write training.dtype = \"float16\""},
     {"*", "tf32", "write training.allow_tf32"},
     {"*", "gradient_checkpointing", "write activation_checkpoint.mode = \"full\""},

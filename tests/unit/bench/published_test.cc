@@ -16,7 +16,7 @@ const PublishedLayout& Named(std::string_view name) {
 }
 
 // All cases: bench/planner published.
-class Published : public testing::TestWithParam<const char*> {};
+class Published : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Published, FitsAsItDidThereAndOverflowsAsItDidThere) {
   const PublishedLayout& layout = Named(GetParam());
@@ -26,14 +26,14 @@ TEST_P(Published, FitsAsItDidThereAndOverflowsAsItDidThere) {
                                       << result->refusal;
 }
 
-std::string NameOf(const testing::TestParamInfo<const char*>& info) {
+std::string NameOf(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   for (char& c : name) c = c == '-' ? '_' : c;
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Published,
-                         testing::Values("gpt-1t-t8-p64", "llama3-405b-t8-p16-d128",
+                         ::testing::Values("gpt-1t-t8-p64", "llama3-405b-t8-p16-d128",
                                          "llama-13b-t1-p1", "llama-30b-t1-p4", "llama-65b-t2-p4",
                                          "llama-13b-t1-p1-mb2", "llama-30b-t1-p2",
                                          "llama-65b-t2-p2"),

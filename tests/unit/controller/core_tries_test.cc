@@ -84,7 +84,7 @@ TEST(Core, RequestsOfJobsThatHaveNotEndedAreBounded) {
   CoreOptions options = SimCluster::DefaultOptions();
   ir::JobRequest job = SimCluster::MakeJob(1, 1, 1, 2);
   job.config_text = std::string(1000, '#');
-  options.max_request_bytes = 3400;
+  options.max_request_bytes = 4200;
   SimCluster cluster(options);
   const int64_t first = cluster.Submit(job);
   ASSERT_NE(cluster.Submit(job), 0);
