@@ -74,11 +74,14 @@ ir::DataStream StreamWithoutFiles(const GraphShape& shape, const TrainerFunction
   return stream;
 }
 
+// An input of "predict": "tokens" are the data's stream.
+constexpr const char* kAskedRow = "row";
+
 // What a client brings to "predict".
 std::vector<InputSpec> AskedInputs(const GraphShape& shape, const TrainerFunctions& functions) {
   if (functions.inputs) return functions.inputs(shape);
   if (functions.corrupt) {
-    return {{"tokens", {ir::DType::kI32, {shape.batch, shape.sequence}}}};
+    return {{kAskedRow, {ir::DType::kI32, {shape.batch, shape.sequence}}}};
   }
   return {{"window", WindowType(shape)}};
 }
@@ -122,11 +125,12 @@ Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunc
     return Fail(InvalidArgument("program 'predict': TrainerFunctions.predict is empty"));
   }
   const auto body = [&](Builder& builder, const meshwright::client::Batch& inputs) {
-    const auto window = inputs.find("window");
-    const bool told = window == inputs.end() || functions.inputs;
-    builder.SetOutput(
-        "logits",
-        functions.predict(builder, told ? inputs : Collate(builder, window->second, functions)));
+    meshwright::client::Batch batch = inputs;
+    if (!functions.inputs) {
+      batch = functions.corrupt ? meshwright::client::Batch{{"tokens", inputs.at(kAskedRow)}}
+                                : Collate(builder, inputs.at("window"), functions);
+    }
+    builder.SetOutput("logits", functions.predict(builder, batch));
     return OkStatus();
   };
   return MakeProgram("predict", AskedInputs(shape, functions), body, {shape.dtype});

@@ -32,13 +32,13 @@ ir::JobRequest HalfJob(const std::string& family, ir::DType compute) {
 }
 
 // Steps of a job on a cluster of its own.
-struct Trained {
+struct SixteenBitRun {
   std::vector<double> losses;
   std::vector<double> norms;
   std::map<std::string, LogicalTensor> tensors;
 };
 
-Result<Trained> Train(const ir::JobRequest& job, int devices, int steps) {
+Result<SixteenBitRun> Train(const ir::JobRequest& job, int devices, int steps) {
   SyntheticTokens tokens(kVocabulary);
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
                       VirtualCluster::Start(job, devices, &tokens));
@@ -46,7 +46,7 @@ Result<Trained> Train(const ir::JobRequest& job, int devices, int steps) {
   if (steps > 0) {
     MW_ASSIGN_OR_RETURN(reports, cluster->Train(0, steps));
   }
-  Trained trained;
+  SixteenBitRun trained;
   for (const worker::StepReport& report : reports) {
     trained.losses.push_back(report.values.at("loss"));
     trained.norms.push_back(report.values.at("grad_norm"));
@@ -96,7 +96,7 @@ TEST(NarrowGradients, TakeHalfTheBytesAndTrainAlikeOnEveryLayout) {
   }
 }
 
-double Scalar(const Trained& trained, const char* name) {
+double Scalar(const SixteenBitRun& trained, const char* name) {
   const auto it = trained.tensors.find(name);
   EXPECT_NE(it, trained.tensors.end()) << name;
   return it == trained.tensors.end() ? 0 : it->second.values.at(0);

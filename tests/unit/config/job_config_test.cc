@@ -444,6 +444,15 @@ TEST(KeyRanges, ErrorsOfTheJobItselfAreInWordsOfTheFile) {
             "job.toml:9:1: metrics.log_freq is ");
 }
 
+// Hidden tokens come of the data's windows, a text to look at from a client.
+TEST(JobConfig, AnEncoderOfHiddenTokensCanBeAskedAboutTexts) {
+  const auto config = ParseJobConfig(Source("[model]\nname = \"bert\"\nvocab_size = 260\n", {}));
+  ASSERT_TRUE(config.has_value()) << config.error();
+  const auto prepared = PrepareJob(*config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  EXPECT_EQ(prepared->request.programs.size(), 1u);
+}
+
 TEST(PrepareJob, MakesAValidRequest) {
   const auto config = ParseJobConfig(Source(kJob));
   ASSERT_TRUE(config);
