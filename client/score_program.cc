@@ -8,6 +8,11 @@ Result<ir::JobProgram> ScoreProgram(const GraphShape& shape, const TrainerFuncti
   if (!functions.predict) {
     return Fail(InvalidArgument("program 'score': TrainerFunctions.predict is empty"));
   }
+  if (functions.inputs || functions.corrupt) {
+    return Fail(Unimplemented(
+        "the model does not read a text from the left to the right, so it says no likelihood of "
+        "one; `meshwright predict` gives its logits"));
+  }
   const Dims dims = {shape.batch, shape.sequence};
   const std::vector<InputSpec> inputs = {{"tokens", {ir::DType::kI32, dims}},
                                          {"labels", {ir::DType::kI32, dims}},

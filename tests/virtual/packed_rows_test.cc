@@ -123,7 +123,7 @@ class Documents final : public ops::TokenSource {
   const bool packed_;
 };
 
-Result<RunResult> Trained(const ir::JobRequest& job, int devices, bool packed) {
+Result<RunResult> TrainRows(const ir::JobRequest& job, int devices, bool packed) {
   Documents documents(packed);
   MW_ASSIGN_OR_RETURN(const auto cluster, VirtualCluster::Start(job, devices, &documents));
   return RunOn(*cluster);
@@ -134,11 +134,11 @@ class PackedRows : public ::testing::TestWithParam<const char*> {};
 TEST_P(PackedRows, TrainWhatTheirDocumentsTrainAlone) {
   constexpr int64_t kPackedCount = 6;
   const auto alone =
-      Trained(JobOf(GetParam(), client::RowKind::kLabelled, kPackedCount * kDocumentsOfRow), 1,
-              /*packed=*/false);
+      TrainRows(JobOf(GetParam(), client::RowKind::kLabelled, kPackedCount * kDocumentsOfRow), 1,
+                /*packed=*/false);
   ASSERT_TRUE(alone.has_value()) << alone.error();
   const auto packed =
-      Trained(JobOf(GetParam(), client::RowKind::kPacked, kPackedCount), 1, /*packed=*/true);
+      TrainRows(JobOf(GetParam(), client::RowKind::kPacked, kPackedCount), 1, /*packed=*/true);
   ASSERT_TRUE(packed.has_value()) << packed.error();
   ExpectEqual(*alone, *packed, 1e-10, "packed");
 }
@@ -151,7 +151,7 @@ TEST_P(PackedRows, EveryLayoutEqualsOneDevice) {
   ir::JobRequest job = JobOf(GetParam(), client::RowKind::kPacked, 8);
   job.parallel.data = job.parallel.context = job.parallel.tensor = job.parallel.pipeline = 1;
   job.parallel.microbatches = 1;
-  const auto expected = Trained(job, 1, true);
+  const auto expected = TrainRows(job, 1, true);
   ASSERT_TRUE(expected.has_value()) << expected.error();
   std::vector<PackedLayout> layouts = {
       {2, 1, 1, 1, 2}, {1, 1, 2, 1, 1}, {1, 1, 1, 2, 4}, {1, 2, 1, 1, 1}, {2, 2, 1, 2, 2}};
@@ -165,7 +165,7 @@ TEST_P(PackedRows, EveryLayoutEqualsOneDevice) {
     const std::string name =
         fmt::format("data={} context={} tensor={} pipeline={} microbatches={}", layout.data,
                     layout.context, layout.tensor, layout.pipeline, layout.microbatches);
-    const auto actual = Trained(
+    const auto actual = TrainRows(
         job, static_cast<int>(layout.data * layout.context * layout.tensor * layout.pipeline),
         true);
     ASSERT_TRUE(actual.has_value()) << name << ": " << actual.error();
