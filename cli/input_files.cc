@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "cli/job_data.h"
-#include "config/data_rows.h"
 #include "cli/row_files.h"
+#include "config/data_rows.h"
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"

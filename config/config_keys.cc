@@ -13,9 +13,9 @@ namespace {
 
 std::vector<ConfigKey> AllKeys() {
   std::vector<ConfigKey> keys = JobAndModelKeys();
-  for (auto part : {MixtureKeys(), OptimizerKeys(), TrainingKeys(), TuningKeys(), LoraKeys(),
-                    ParallelismKeys(), PipelineKeys(), ShardingKeys(), DeviceKeys(), RunKeys(),
-                    CheckpointKeys(), FaultAndMetricsKeys()}) {
+  for (auto part : {MixtureKeys(), OptimizerKeys(), TrainingKeys(), PrecisionKeys(), TuningKeys(),
+                    LoraKeys(), ParallelismKeys(), PipelineKeys(), ShardingKeys(), DeviceKeys(),
+                    RunKeys(), CheckpointKeys(), FaultAndMetricsKeys()}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

@@ -22,6 +22,7 @@ std::vector<ConfigKey> JobAndModelKeys();
 std::vector<ConfigKey> MixtureKeys();
 std::vector<ConfigKey> OptimizerKeys();
 std::vector<ConfigKey> TrainingKeys();
+std::vector<ConfigKey> PrecisionKeys();
 std::vector<ConfigKey> TuningKeys();
 std::vector<ConfigKey> LoraKeys();
 std::vector<ConfigKey> ParallelismKeys();

@@ -89,6 +89,12 @@ std::vector<ConfigKey> TrainingKeys() {
       {"training", "seed",
        "Of initialisation, dropout and data order. Results do not depend on the layout.",
        MW_AT(train.seed)},
+  };
+}
+
+// Of [training], in which types it computes and how often it tells.
+std::vector<ConfigKey> PrecisionKeys() {
+  return {
       {"training",
        "dtype",
        "Type of weights and computation; bfloat16 and float16: mixed precision, products and "

@@ -143,9 +143,7 @@ class GrpcClient final : public Client {
     return blob;
   }
 
-  Result<int64_t> Submit(const ir::JobRequest& job) override {
-    return SubmitAs(MakeOpId(), job);
-  }
+  Result<int64_t> Submit(const ir::JobRequest& job) override { return SubmitAs(MakeOpId(), job); }
 
   Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
                                                SessionOptions options) override {

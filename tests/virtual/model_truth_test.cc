@@ -245,11 +245,10 @@ void ExpectGreedy(const TruthModel& model) {
   const std::vector<int32_t>& text = model.truth.greedy;
   if (text.empty()) return;
   const auto count = static_cast<int64_t>(text.size());
-  const auto logits =
-      LogitsOf(model, DType::kF64, {1, count},
-               [&](const std::string&, int64_t, std::span<int32_t> row) {
-                 std::copy(text.begin(), text.end(), row.begin());
-               });
+  const auto logits = LogitsOf(model, DType::kF64, {1, count},
+                               [&](const std::string&, int64_t, std::span<int32_t> row) {
+                                 std::copy(text.begin(), text.end(), row.begin());
+                               });
   ASSERT_TRUE(logits.has_value()) << logits.error();
   for (int64_t i = kTruthTokens - 1; i + 1 < count; ++i) {
     const auto row = logits->begin() + i * kTruthVocabulary;

@@ -258,8 +258,7 @@ TEST(Sessions, WhoDoesNotWaitLongerLeavesNoJobInTheQueue) {
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   const auto holder = Open(**cluster, Classifier(2, 1));
   ASSERT_NE(holder, nullptr);
-  const auto session =
-      (*cluster)->client().OpenSession(Classifier(2, 1), {.open_timeout_ms = 200});
+  const auto session = (*cluster)->client().OpenSession(Classifier(2, 1), {.open_timeout_ms = 200});
   ASSERT_FALSE(session.has_value());
   EXPECT_EQ(session.error().code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(session.error().message(), HasSubstr("is cancelled"));

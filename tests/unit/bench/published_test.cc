@@ -34,9 +34,9 @@ std::string NameOf(const ::testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Published,
                          ::testing::Values("gpt-1t-t8-p64", "llama3-405b-t8-p16-d128",
-                                         "llama-13b-t1-p1", "llama-30b-t1-p4", "llama-65b-t2-p4",
-                                         "llama-13b-t1-p1-mb2", "llama-30b-t1-p2",
-                                         "llama-65b-t2-p2"),
+                                           "llama-13b-t1-p1", "llama-30b-t1-p4", "llama-65b-t2-p4",
+                                           "llama-13b-t1-p1-mb2", "llama-30b-t1-p2",
+                                           "llama-65b-t2-p2"),
                          NameOf);
 
 TEST(ClosedForm, IsThatOfThePublications) {

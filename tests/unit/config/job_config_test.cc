@@ -446,7 +446,7 @@ TEST(KeyRanges, ErrorsOfTheJobItselfAreInWordsOfTheFile) {
 
 // Hidden tokens come of the data's windows, a text to look at from a client.
 TEST(JobConfig, AnEncoderOfHiddenTokensCanBeAskedAboutTexts) {
-  const auto config = ParseJobConfig(Source("[model]\nname = \"bert\"\nvocab_size = 260\n", {}));
+  const auto config = ParseJobConfig(Source("[model]\nname = \"bert\"\nvocab_size = 264\n", {}));
   ASSERT_TRUE(config.has_value()) << config.error();
   const auto prepared = PrepareJob(*config);
   ASSERT_TRUE(prepared.has_value()) << prepared.error();
