@@ -91,7 +91,7 @@ TEST_F(ModelFolder, WhatCannotBeSaidNamesTheWayOut) {
   bare.name = "bare";
   for (const auto& [found, wanted] :
        {std::pair(message(bare), "job 'bare' has no job file"),
-        std::pair(message(Job("name = \"mixtral\"\n")), "no config.json is written of model"),
+        std::pair(message(Job("name = \"deepseek-moe\"\n")), "no config.json is written of model"),
         std::pair(message(Job("hf_path = \"/nowhere\"\n")), "model.hf_path")}) {
     EXPECT_NE(found.find(wanted), std::string::npos) << found;
     EXPECT_NE(found.find("name a file NAME.safetensors"), std::string::npos) << found;
