@@ -161,6 +161,36 @@ class PieceCutter {
   std::vector<ValueId> crossing_;  // that are no outputs
 };
 
+// What reads the old content of a gradient that the piece adds to goes where the new one is made,
+// with all that follows from it: a RUN writes in place only what it reads itself. Of an embedding
+// that is the head's weight, too, several parts make a share.
+PartOfNode ReadWhereUpdated(const Piece& piece, const Partition& partition, PartOfNode parts) {
+  const Graph& graph = *piece.graph;
+  std::map<TensorIndex, int> updated;  // by tensor, the part that makes the new content
+  for (size_t o = 0; o < graph.outputs.size(); ++o) {
+    const auto producer = graph.value(graph.outputs[o].value).producer.index();
+    const bool passes = partition.tensors[piece.outputs[o]].role == TensorRole::kAccumulator;
+    if (passes && graph.nodes[producer].op != Op::kInput) {
+      updated[piece.outputs[o]] = parts[producer];
+    }
+  }
+  const std::vector<NodeId> inputs = graph.NodesOf(Op::kInput);
+  std::map<ValueId, int> at_least;  // of those who read an input
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto update = updated.find(piece.inputs[i]);
+    if (update != updated.end()) at_least[graph.node(inputs[i]).outputs[0]] = update->second;
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const ValueId value : graph.nodes[n].inputs) {
+      const auto producer = graph.value(value).producer.index();
+      const auto wanted = at_least.find(value);
+      if (wanted != at_least.end()) parts[n] = std::max(parts[n], wanted->second);
+      if (graph.nodes[producer].op != Op::kInput) parts[n] = std::max(parts[n], parts[producer]);
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
@@ -195,7 +225,7 @@ PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
 
 Result<std::vector<Piece>> CutPiece(const Piece& piece, const PartOfNode& parts,
                                     Partition& partition) {
-  return PieceCutter(piece, parts, partition).Run();
+  return PieceCutter(piece, ReadWhereUpdated(piece, partition, parts), partition).Run();
 }
 
 }  // namespace meshwright::planner

@@ -23,6 +23,7 @@ struct TierCase {
 
 const TierCase kTierCases[] = {
     {"one device"},
+    {"microbatches", {1, 1, 1, 2}},
     {"data=2", {2, 1, 1, 1}},
     {"data=2 zero=1", {2, 1, 1, 1}, 1},
     {"data=2 zero=2 microbatches", {2, 1, 1, 2}, 2},
