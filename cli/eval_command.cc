@@ -14,6 +14,7 @@
 #include "cli/eval_data.h"
 #include "cli/folder_job.h"
 #include "cli/job_codec.h"
+#include "cli/writing_job.h"
 #include "client/evaluation.h"
 #include "client/score_program.h"
 #include "config/tuning.h"
@@ -75,6 +76,7 @@ Result<OpenModel> OpenJob(client::Client& client, const EvalArgs& args) {
   MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
   MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   OpenModel asked;
+  MW_TRY(CheckWrites(description.job));
   MW_ASSIGN_OR_RETURN(const auto tokenizer, TokenizerOfJob(description.job, id));
   asked.tokenizer = tokenizer.value_or("");
   asked.separator = config.model.document_separator;

@@ -64,6 +64,7 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   writer.job_id = std::stoll(args.model);
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(writer.job_id));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(writer.job_id));
+  MW_TRY(CheckWrites(description.job));
   MW_ASSIGN_OR_RETURN(writer.codec, CodecOfJob(description.job, writer.job_id));
   writer.settings = StopsOfJob(description.job, writer.job_id);
   const client::SessionOptions options = SessionOptionsOf(args);

@@ -84,6 +84,11 @@ std::optional<Written> ModelOf(const ir::JobRequest& job) {
 
 }  // namespace
 
+Status CheckWrites(const ir::JobRequest& job) {
+  const std::optional<Written> by = ModelOf(job);
+  return by ? CheckWrites(by->model) : OkStatus();
+}
+
 Result<WritingJob> WritingJobOf(const config::JobConfig& config,
                                 const config::PreparedJob& prepared) {
   MW_TRY(CheckWrites(prepared.model));

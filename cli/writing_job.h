@@ -25,6 +25,9 @@ struct WritingJob {
 Result<WritingJob> WritingJobOf(const config::JobConfig& config,
                                 const config::PreparedJob& prepared);
 
+// kUnimplemented where the model of the job's file is no writer of texts, naming what to ask it.
+Status CheckWrites(const ir::JobRequest& job);
+
 // Of a job that has ended, with the weights that it left. Errors: as client::PredictionOf.
 Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id);
 
