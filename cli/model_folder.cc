@@ -56,6 +56,16 @@ Status CopyInto(const std::string& from, const std::string& folder, const std::s
   return WriteFileAtomic(folder + "/" + name, bytes);
 }
 
+// transformers takes from it where a decoder's texts begin, and not from config.json.
+std::string GenerationConfigOf(const nlohmann::ordered_json& config) {
+  if (!config.contains("decoder_start_token_id")) return "{\"_from_model_config\": true}\n";
+  nlohmann::ordered_json json = {{"_from_model_config", true}};
+  for (const char* key : {"decoder_start_token_id", "pad_token_id", "eos_token_id"}) {
+    if (config.contains(key)) json[key] = config[key];
+  }
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
 Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::string& folder) {
@@ -75,7 +85,7 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   json.erase("dtype");
   json["torch_dtype"] = TorchName(dtype);
   MW_TRY(WriteFileAtomic(folder + "/config.json", json.dump(2) + "\n"));
-  MW_TRY(WriteFileAtomic(folder + "/generation_config.json", "{\"_from_model_config\": true}\n"));
+  MW_TRY(WriteFileAtomic(folder + "/generation_config.json", GenerationConfigOf(json)));
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(config.hf_path, error);
   const std::filesystem::path path(config.hf_path);
