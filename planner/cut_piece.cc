@@ -161,6 +161,29 @@ class PieceCutter {
   std::vector<ValueId> crossing_;  // that are no outputs
 };
 
+// What is made of nothing goes to the first part that reads it: a part of constants alone would be
+// the same for all microbatches.
+PartOfNode WithConstantsWhereRead(const Graph& graph, PartOfNode parts) {
+  std::vector<bool> varies(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    varies[n] = graph.nodes[n].op == Op::kInput;
+    for (const ValueId value : graph.nodes[n].inputs) {
+      if (varies[graph.value(value).producer.index()]) varies[n] = true;
+    }
+  }
+  const auto users = graph.Users();
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    if (varies[n]) continue;
+    std::vector<int> readers;
+    for (const ValueId value : graph.nodes[n].outputs) {
+      for (const NodeId user : users[value]) readers.push_back(parts[user.index()]);
+    }
+    if (readers.empty()) continue;
+    parts[n] = std::max(parts[n], *std::min_element(readers.begin(), readers.end()));
+  }
+  return parts;
+}
+
 // What reads the old content of a gradient that the piece adds to goes where the new one is made,
 // with all that follows from it: a RUN writes in place only what it reads itself. Of an embedding
 // that is the head's weight, too, several parts make a share.
@@ -188,7 +211,7 @@ PartOfNode ReadWhereUpdated(const Piece& piece, const Partition& partition, Part
       if (graph.nodes[producer].op != Op::kInput) parts[n] = std::max(parts[n], parts[producer]);
     }
   }
-  return parts;
+  return WithConstantsWhereRead(graph, std::move(parts));
 }
 
 }  // namespace

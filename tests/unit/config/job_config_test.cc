@@ -450,7 +450,7 @@ TEST(JobConfig, AnEncoderOfHiddenTokensCanBeAskedAboutTexts) {
   ASSERT_TRUE(config.has_value()) << config.error();
   const auto prepared = PrepareJob(*config);
   ASSERT_TRUE(prepared.has_value()) << prepared.error();
-  EXPECT_EQ(prepared->request.programs.size(), 1u);
+  EXPECT_EQ(prepared->request.programs.size(), 2u);
 }
 
 TEST(PrepareJob, MakesAValidRequest) {
