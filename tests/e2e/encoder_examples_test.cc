@@ -65,6 +65,15 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
               HasSubstr("T5ForConditionalGeneration"));
   EXPECT_THAT(TextOf({"--address", cluster().address(), "generate", "2", "many: cat"}),
               HasSubstr("model 't5' has an encoder"));
+  // What two stages did is told beside what was forecast, and opens where a forecast does.
+  const std::string story = TextOf({"--address", cluster().address(), "why", "2"});
+  EXPECT_THAT(story, HasSubstr("bubble, waiting for stages"));
+  EXPECT_THAT(story, HasSubstr("exposed communication"));
+  const std::string trace = cluster().File("trace.json");
+  TextOf({"--address", cluster().address(), "timeline", "2", "-o", trace});
+  const std::string events = ReadFile(trace).value_or("");
+  EXPECT_THAT(events, HasSubstr("\"traceEvents\""));
+  EXPECT_THAT(events, HasSubstr("\"name\":\"stage 1\""));
 }
 
 }  // namespace
