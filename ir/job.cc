@@ -254,7 +254,7 @@ Status CheckTrain(const TrainSpec& train) {
   if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {
     return InvalidField(
         "train.gradient_dtype",
-        fmt::format("is {}; it must be f32, or {} as what computes them",
+        fmt::format("is {}; it must be f32, or the 16-bit type that the job computes in ({})",
                     DTypeName(train.gradient_dtype), DTypeName(train.compute_dtype)));
   }
   MW_TRY(CheckRange("train.validate_every", static_cast<double>(train.validate_every), 0, 1e12));

@@ -255,15 +255,7 @@ class Forecaster {
   }
 
   DeviceGroup GroupOf(const ir::Program& program, const mesh::AxisList& axes) const {
-    const mesh::Mesh mesh{program.axes, program.mesh_devices};
-    MW_CHECK(program.coords.size() == program.axes.size())
-        << "coordinates of device " << program.device;
-    int64_t position = 0;
-    for (size_t a = 0; a < program.axes.size(); ++a) {
-      position = position * program.axes[a].size + program.coords[a];
-    }
-    std::vector<int> members;
-    for (DeviceIndex device : mesh.GroupOf(position, axes)) members.push_back(device.value());
+    const std::vector<int> members = GroupMembers(program, axes);
     return {model_.ShapeOf(members), model_.ClassOf(members)};
   }
 
@@ -363,6 +355,19 @@ class Forecaster {
 };
 
 }  // namespace
+
+std::vector<int> GroupMembers(const ir::Program& program, const mesh::AxisList& axes) {
+  const mesh::Mesh mesh{program.axes, program.mesh_devices};
+  MW_CHECK(program.coords.size() == program.axes.size())
+      << "coordinates of device " << program.device;
+  int64_t position = 0;
+  for (size_t a = 0; a < program.axes.size(); ++a) {
+    position = position * program.axes[a].size + program.coords[a];
+  }
+  std::vector<int> members;
+  for (const DeviceIndex device : mesh.GroupOf(position, axes)) members.push_back(device.value());
+  return members;
+}
 
 mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile, ir::Space far) {
   constexpr mesh::LinkCost kCopied = {2e-6, 2e-10};

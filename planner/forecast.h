@@ -33,6 +33,9 @@ namespace meshwright::planner {
 // Per device of the topology: the cores that it shares with others of its host.
 std::vector<CoreUse> CoreUses(const mesh::Topology& topology);
 
+// Devices of the topology that meet the program's in a collective over these axes.
+std::vector<int> GroupMembers(const ir::Program& program, const mesh::AxisList& axes);
+
 // Between the device's memory and its host's. Where a profile does not know it: what a core copies
 // when another one computes, for a device that is a CPU.
 mesh::LinkCost TierLinkOf(const mesh::DeviceProfile& profile, ir::Space far);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/forecast.h"
 #include "planner/layout.h"
 #include "report/plan_report.h"
 
@@ -35,20 +36,6 @@ const ir::Graph* GraphOf(const ir::Program& program, int instruction, int node) 
   const ir::Instruction& run = InstructionOf(program, instruction);
   if (node < 0 || !run.executable.valid()) return nullptr;
   return program.executables[run.executable.index()].graph.get();
-}
-
-// Devices that meet in a collective over these axes; the first of them stands for the group.
-std::vector<int> GroupOf(const ir::Program& program, const std::vector<std::string>& axes) {
-  const mesh::Mesh mesh{program.axes, program.mesh_devices};
-  MW_CHECK(program.coords.size() == program.axes.size())
-      << "coordinates of device " << program.device;
-  int64_t position = 0;
-  for (size_t a = 0; a < program.axes.size(); ++a) {
-    position = position * program.axes[a].size + program.coords[a];
-  }
-  std::vector<int> members;
-  for (const DeviceIndex device : mesh.GroupOf(position, axes)) members.push_back(device.value());
-  return members;
 }
 
 // When devices of a step came to where they meet others.
@@ -83,7 +70,7 @@ class Meetings {
       const ir::Graph& graph = *program_.executables[run.executable.index()].graph;
       const auto& axes = graph.nodes[static_cast<size_t>(node)].attrs.Strs("axes");
       const auto [group, fresh] = groups_.try_emplace(axes);
-      if (fresh) group->second = GroupOf(program_, axes).front();
+      if (fresh) group->second = planner::GroupMembers(program_, axes).front();
       const auto executable = run.executable.index();
       const int n = times_[{executable, run.microbatch, node}]++;
       return {executable, run.microbatch, node, group->second, n};
@@ -231,7 +218,7 @@ class NodeCosts {
   double Price(const ir::Program& program, const ir::Graph& graph, const ir::Node& node,
                int device) const {
     if (!planner::IsCollective(node.op)) return model_.NodeSeconds(graph, node, device);
-    const std::vector<int> group = GroupOf(program, node.attrs.Strs("axes"));
+    const std::vector<int> group = planner::GroupMembers(program, node.attrs.Strs("axes"));
     if (group.size() == 1) return 0;
     double bytes = 0;
     for (const ValueId id : node.inputs) bytes += static_cast<double>(graph.type(id).bytes());
