@@ -152,8 +152,11 @@ void OnLeave(Worker& worker, const proto::Leave& leave, CoreState& core, Context
   }
   const std::string text = fmt::format("worker '{}' was stopped{}{}", worker.info.name,
                                        leave.reason.empty() ? "" : ": ", leave.reason);
-  const auto error = MakeError(ErrorKind::kWorkerStopped, Aborted(text).WithBlame(Blame::kInfra),
-                               worker.info.name);
+  proto::RuntimeError error = leave.error;
+  if (error.ok()) {
+    error = MakeError(ErrorKind::kWorkerStopped, Aborted(text).WithBlame(Blame::kInfra),
+                      worker.info.name);
+  }
   for (const MeshGeneration gen : core.meshes.Generations()) {
     const MeshLife* const mesh = core.meshes.Find(gen);
     if (mesh == nullptr || !mesh->state().Hears(worker.session)) continue;

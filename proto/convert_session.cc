@@ -39,6 +39,7 @@ void Put(const MeshReleased& m, v1::Up& wire) {
 void Put(const Leave& m, v1::Up& wire) {
   wire.mutable_leave()->set_reason(m.reason);
   wire.mutable_leave()->set_drain_ms(m.drain_ms);
+  if (!m.error.ok()) *wire.mutable_leave()->mutable_error() = Encode(m.error);
 }
 
 void Put(const ActorReply& m, v1::Up& wire) {
@@ -337,7 +338,7 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
     case v1::Up::kMeshError:
       return MeshError{Gen(wire.mesh_error().mesh_gen()), Decode(wire.mesh_error().error())};
     case v1::Up::kLeave:
-      return Leave{wire.leave().reason(), wire.leave().drain_ms()};
+      return Leave{wire.leave().reason(), wire.leave().drain_ms(), Decode(wire.leave().error())};
     case v1::Up::kActorReply:
       return ActorReply{wire.actor_reply().ask(), CodeOf(wire.actor_reply().code()),
                         std::string(TruncateUtf8(wire.actor_reply().message(), kMaxErrorText)),

@@ -102,6 +102,7 @@ struct MeshError {
 struct Leave {
   std::string reason;
   int64_t drain_ms = 0;  // how long it stays for that; 0: it goes at once
+  RuntimeError error;    // what of its own makes it go; none: it was asked to
   friend bool operator==(const Leave&, const Leave&) = default;
 };
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,

@@ -170,7 +170,7 @@ class AgentImpl final : public Agent {
       session = session_;
       wake_.NotifyAll();
     }
-    if (session) return Send(*session, proto::Leave{"it was asked to stop", drain_ms});
+    if (session) return Send(*session, proto::Leave{"it was asked to stop", drain_ms, {}});
     End(OkStatus());  // nobody has work here
   }
 
@@ -183,7 +183,7 @@ class AgentImpl final : public Agent {
       wake_.NotifyAll();
     }
     if (session) {
-      Send(*session, proto::Leave{"it was asked to stop"});
+      Send(*session, proto::Leave{"it was asked to stop", 0, {}});
       AbortAll(Aborted(fmt::format("worker '{}' was stopped", options_.name)));
       session->Close(kLeaveFlushMs);
     }
@@ -390,7 +390,12 @@ class AgentImpl final : public Agent {
                [this, session](proto::UpBody body) { Send(*session, std::move(body)); });
     auto mesh = executors_->Start(
         gen,
-        {[this, gen](proto::UpBody body) { held_.Say(gen, std::move(body)); },
+        {[this, gen](proto::UpBody body) {
+           if (const auto* loaded = std::get_if<proto::Loaded>(&body)) {
+             LeaveWithABrokenDisk(gen, loaded->error);
+           }
+           held_.Say(gen, std::move(body));
+         },
          [this, gen, credit] { (void)reaper_.Offer(std::move(**credit), Errand(Released{gen})); }});
     {
       const MutexLock lock(mutex_);
@@ -423,25 +428,26 @@ class AgentImpl final : public Agent {
     }
     host.reset();
     held_.Close(gen);
-    LeaveWithABrokenDisk();
+    LeaveWithABrokenDisk(gen, {});
   }
 
   // Whatever job comes would fail: who has no disk to keep programs on asks for none. It joins
-  // again when the disk works; jobs that run meanwhile are let run.
-  void LeaveWithABrokenDisk() {
+  // again when the disk works; jobs that run meanwhile are let run. It is said with the failure of
+  // the mesh that met it, and not after it: the job's next run would be sent here again.
+  void LeaveWithABrokenDisk(MeshGeneration gen, const proto::RuntimeError& failure) {
     const Status disk = blobs_->DiskStatus();
     if (disk.ok()) return;
     std::shared_ptr<Session> session;
     {
       const MutexLock lock(mutex_);
-      if (!meshes_.empty() || stopping_) return;
+      if (meshes_.size() > meshes_.count(gen.value()) || stopping_) return;
       session = session_;
     }
     if (!session) return;
     const std::string why = fmt::format("its disk does not work: {}", disk.message());
     LogError(fmt::format("leaving until it does: {}", why));
-    Send(*session, proto::Leave{why});
-    session->Close(kLeaveFlushMs);
+    Send(*session, proto::Leave{why, 0, failure});
+    (void)reaper_.Offer(Errand(CloseSession{session}));
   }
 
   void AwaitDisk() {
@@ -494,7 +500,7 @@ class AgentImpl final : public Agent {
       session = session_;
     }
     if (!session) return;
-    Send(*session, proto::Leave{fmt::format("it has lost a device: {}", cause.message())});
+    Send(*session, proto::Leave{fmt::format("it has lost a device: {}", cause.message()), 0, {}});
     (void)reaper_.Offer(Errand(CloseSession{session}));
   }
 

@@ -795,12 +795,14 @@ class LaunchInput(_message.Message):
     def __init__(self, input: _Optional[int] = ..., data: _Optional[bytes] = ..., first_row: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ["drain_ms", "reason"]
+    __slots__ = ["drain_ms", "error", "reason"]
     DRAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     drain_ms: int
+    error: RuntimeError
     reason: str
-    def __init__(self, reason: _Optional[str] = ..., drain_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ..., drain_ms: _Optional[int] = ..., error: _Optional[_Union[RuntimeError, _Mapping]] = ...) -> None: ...
 
 class ListCheckpointsReply(_message.Message):
     __slots__ = ["root", "steps"]

@@ -12,7 +12,7 @@ Status SimCluster::Answer(Call call) {
 }
 
 void SimCluster::Leave(const std::string& name, int64_t drain_ms) {
-  Say(workers_.at(name), proto::Leave{"SIGTERM", drain_ms});
+  Say(workers_.at(name), proto::Leave{"SIGTERM", drain_ms, {}});
 }
 
 Status SimCluster::Order(const std::string& name, proto::WorkerOrder order, int64_t deadline_ms) {

@@ -274,7 +274,7 @@ TEST(ValidateJob, MixedPrecisionIsOf16BitsOverF32Params) {
   const Status status = ValidateJob(job);
   EXPECT_TRUE(status.ok()) << status;
   job.train.gradient_dtype = DType::kF16;
-  ExpectRefused(job, {"train.gradient_dtype is f16", "f32, or bf16"});
+  ExpectRefused(job, {"train.gradient_dtype is f16", "f32, or the 16-bit type", "(bf16)"});
   job.train.compute_dtype = DType::kF16;
   EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
   job.train.gradient_dtype = DType::kF32;

@@ -99,7 +99,8 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
                  CheckpointCommitted{gen, LaunchSeq(5), SomeError()}},
       MeshReleased{gen},
       MeshError{gen, SomeError()},
-      Leave{"bye", 90'000},
+      Leave{"bye", 90'000, {}},
+      Leave{"no disk", 0, SomeError()},
       ActorReply{~uint64_t{0}, StatusCode::kAborted, "dead", std::string("\0\xff", 2)},
       ActorEvent{JobId(3), 4, 5, ActorEventKind::kFailed, StatusCode::kInternal, "why"}};
   for (const UpBody& body : bodies) ExpectRoundTrip(UpMessage{Term(9), body});

@@ -19,17 +19,18 @@ using ::testing::Not;
 using Json = nlohmann::json;
 
 // Takes so many bytes, and is gone then.
+// Is gone when it has been told this.
 class ShortStream final : public HttpStream {
  public:
-  explicit ShortStream(size_t most) : most_(most) {}
+  explicit ShortStream(std::string last) : last_(std::move(last)) {}
   bool Write(std::string_view text) override {
     text_ += text;
-    return text_.size() < most_;
+    return text_.find(last_) == std::string::npos;
   }
   const std::string& text() const { return text_; }
 
  private:
-  size_t most_;
+  std::string last_;
   std::string text_;
 };
 
@@ -219,7 +220,7 @@ TEST_F(SiteTest, AStreamSaysHelloAndThatItLives) {
   const HttpReply reply = Ask("GET", "/api/v1/stream?job=7");
   ASSERT_TRUE(reply.stream);
   EXPECT_EQ(reply.content_type, "text/event-stream");
-  ShortStream stream(200);
+  ShortStream stream(":\n\n");
   reply.stream(stream);
   EXPECT_THAT(stream.text(), HasSubstr("event: hello\n"));
   EXPECT_THAT(stream.text(), HasSubstr(":\n\n"));
@@ -238,7 +239,7 @@ TEST_F(SiteTest, ViewersAreCountedUntilTheirAnswersGo) {
 TEST_F(SiteTest, StoppingEndsStreams) {
   const HttpReply reply = Ask("GET", "/api/v1/stream");
   site_->Stop();
-  ShortStream stream(1 << 30);
+  ShortStream stream("never said");
   reply.stream(stream);  // returns
   EXPECT_EQ(Ask("GET", "/api/v1/stream").code, 503);
 }

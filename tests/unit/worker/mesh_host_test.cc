@@ -284,7 +284,7 @@ class MeshHostOnGpuTest : public MeshHostTest {
     resources_.gpu_drain_timeout_ms = 50;
     resources_.device_lost = [this](const Status& cause) {
       lost_.push_back(cause);
-      Heard(proto::Leave{"device lost"});
+      Heard(proto::Leave{"device lost", 0, {}});
     };
     Renew();
   }
