@@ -18,6 +18,8 @@
 namespace meshwright::config {
 namespace {
 
+constexpr double kGib = 1 << 30;
+
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
 constexpr double kMostNumber = 1e12;
@@ -125,7 +127,6 @@ class TableReader {
 
 Status AdjustMemory(TableReader& reader, mesh::DeviceProfile& profile) {
   double memory_gib = 0;
-  constexpr double kGib = 1 << 30;
   MW_ASSIGN_OR_RETURN(const bool has_memory,
                       reader.Number("memory_gib", &memory_gib, {0, 1e6, true}));
   double reserve_gib = 0;
@@ -195,6 +196,12 @@ class ClusterParser {
     double nic_gbyte_per_s = 0;
     MW_TRY(reader.Number("nic_gbyte_per_s", &nic_gbyte_per_s, {0, kMostNumber, true}));
     group.nic_bytes_per_s = nic_gbyte_per_s * kGiga;
+    double host_memory_gib = 0;
+    MW_TRY(reader.Number("host_memory_gib", &host_memory_gib, {0, 1e6, true}));
+    group.memory_bytes = std::llround(host_memory_gib * kGib);
+    double disk_gib = 0;
+    MW_TRY(reader.Number("disk_gib", &disk_gib, {0, 1e6, true}));
+    group.disk_bytes = std::llround(disk_gib * kGib);
     MW_TRY(reader.CheckNothingElse());
     if (!has_devices) return reader.Missing("devices, how many each host has");
     if (!has_profile) return reader.Missing("device, the name of a profile");

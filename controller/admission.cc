@@ -62,6 +62,12 @@ Status CheckRegistration(const proto::Register& info) {
         fmt::format("worker '{}' registers devices of {} bytes of memory; 0 to {} are allowed",
                     info.name, info.memory_bytes, kMostMemoryBytes));
   }
+  if (info.host_memory_bytes < 0 || info.disk_bytes < 0) {
+    return InvalidArgument(fmt::format(
+        "worker '{}' registers {} bytes of its host's memory and {} of a disk; negative ones are "
+        "not allowed",
+        TruncateUtf8(info.name, 64), info.host_memory_bytes, info.disk_bytes));
+  }
   if (const std::string kind = KindOf(info); kind != "cpu" && kind != "cuda") {
     return InvalidArgument(
         fmt::format("worker '{}' registers devices of the kind '{}'; known are cpu and cuda",

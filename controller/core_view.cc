@@ -84,6 +84,8 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     info.device_profile = worker.info.device_profile;
     info.threads_per_device = worker.info.threads_per_device;
     info.host_cores = HostCores(members, worker.info.host_id);
+    info.host_memory_bytes = worker.info.host_memory_bytes;
+    info.disk_bytes = worker.info.disk_bytes;
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
     info.data_roots = worker.info.data_roots;

@@ -67,6 +67,7 @@ mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& m
   topology.devices = std::move(devices);
   for (const mesh::Device& device : topology.devices) {
     topology.hosts[device.host].cores = HostCores(members, device.host);
+    topology.hosts[device.host].memory_bytes = HostMemoryBytes(members, device.host);
   }
   mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);

@@ -130,6 +130,8 @@ mesh::Device DeviceOf(const Membership& members, const std::string& name, int in
   device.local_index = index;
   device.host = worker.info.host_id;
   device.memory_bytes = worker.info.memory_bytes;
+  device.has_disk = KindOf(worker.info) == "cpu";
+  device.disk_bytes = worker.info.disk_bytes;
   device.profile = worker.profile;
   device.threads = std::max(1, worker.info.threads_per_device);
   return device;
@@ -186,6 +188,15 @@ int HostCores(const Membership& members, const std::string& host) {
     all_say_which = all_say_which && !worker.info.cpus.empty();
   }
   return all_say_which ? static_cast<int>(cpus.size()) : most;
+}
+
+int64_t HostMemoryBytes(const Membership& members, const std::string& host) {
+  int64_t most = 0;
+  for (const auto& [name, worker] : members.all()) {
+    if (worker.info.host_id != host || worker.session.value() == 0) continue;
+    most = std::max(most, worker.info.host_memory_bytes);
+  }
+  return most;
 }
 
 }  // namespace meshwright::controller

@@ -103,5 +103,7 @@ int64_t DeviceCount(const Membership& members, const std::string& kind);
 // The cores that the connected workers of a host may use, all together: workers that are kept to
 // different ones do not share them. 0: not known.
 int HostCores(const Membership& members, const std::string& host);
+// What its connected workers say of its memory; 0: nothing.
+int64_t HostMemoryBytes(const Membership& members, const std::string& host);
 
 }  // namespace meshwright::controller

@@ -98,7 +98,8 @@ Status CheckLinks(const Cluster& cluster) {
 Status AddHosts(const HostGroup& group, const SharedProfile& profile, Topology& topology) {
   for (int64_t h = 0; h < group.count; ++h) {
     const std::string id = fmt::format("{}{}", group.name, h);
-    const Host host{group.name, static_cast<int>(group.cores), group.nic_bytes_per_s, {}};
+    const Host host{
+        group.name, static_cast<int>(group.cores), group.nic_bytes_per_s, {}, group.memory_bytes};
     if (!topology.hosts.emplace(id, host).second) {
       return InvalidArgument(
           fmt::format("cluster: hosts \"{}\" and \"{}\" both have a host {}; rename one",
@@ -110,6 +111,8 @@ Status AddHosts(const HostGroup& group, const SharedProfile& profile, Topology& 
       device.local_index = static_cast<int>(d);
       device.host = id;
       device.memory_bytes = profile->usable_bytes();
+      device.has_disk = profile->reserve_bytes == 0;  // what GPUs leave to their driver
+      device.disk_bytes = group.disk_bytes;
       device.profile = profile;
       device.threads = static_cast<int>(group.threads_per_device);
       topology.devices.push_back(std::move(device));

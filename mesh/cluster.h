@@ -25,6 +25,8 @@ struct HostGroup {
   int64_t cores = 0;    // of each host, which its devices share; 0: each device has its own
   int64_t threads_per_device = 1;
   double nic_bytes_per_s = 0;  // of a host, in one direction; 0: no limit
+  int64_t memory_bytes = 0;    // of a host, for what its devices keep there; 0: not checked
+  int64_t disk_bytes = 0;      // of a host, likewise
 };
 
 struct Cluster {

@@ -21,6 +21,8 @@ struct Device {
   int local_index = 0;       // on that worker
   std::string host;          // host id
   int64_t memory_bytes = 0;  // 0: unknown, not checked
+  bool has_disk = true;      // GPUs keep nothing on one
+  int64_t disk_bytes = 0;    // that its worker's devices may have there together; 0: as above
   SharedProfile profile;     // null: DefaultDeviceProfile()
   int threads = 1;           // that it computes with, where it shares the host's cores
 };
@@ -30,6 +32,7 @@ struct Host {
   int cores = 0;               // that its devices share; 0: each device has its own
   double nic_bytes_per_s = 0;  // of all network cards in one direction; 0: no limit
   MeasuredLinks links;         // between its devices; what was not measured is Topology::links.host
+  int64_t memory_bytes = 0;    // for what its devices keep there; 0: unknown, not checked
 };
 
 enum class LinkClass : uint8_t { kDevice, kHost, kNetwork, kSlow };  // kDevice: with itself

@@ -275,4 +275,54 @@ Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int
                   static_cast<double>(owner.memory_bytes) / 1048576.0, WhatTakesLess(layout)));
 }
 
+namespace {
+
+constexpr double kMib = 1048576.0;
+
+struct Kept {
+  int64_t bytes = 0;
+  int64_t limit_bytes = 0;  // 0: none
+};
+
+Status CheckKept(const std::map<std::string, Kept>& kept, const char* where, const char* less) {
+  for (const auto& [name, what] : kept) {
+    if (what.limit_bytes == 0 || what.bytes <= what.limit_bytes) continue;
+    return ResourceExhausted(
+        fmt::format("the devices of {} keep {:.1f} MiB {}, which has {:.1f} MiB for them; {}", name,
+                    static_cast<double>(what.bytes) / kMib, where,
+                    static_cast<double>(what.limit_bytes) / kMib, less));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
+                      std::span<const DeviceIndex> of) {
+  std::map<std::string, Kept> hosts;
+  std::map<std::string, Kept> disks;
+  for (size_t i = 0; i < of.size(); ++i) {
+    const mesh::Device& device = topology.devices[of[i].index()];
+    const auto host = topology.hosts.find(device.host);
+    Kept& of_host = hosts[device.host];
+    of_host.bytes += devices[i].host.total_bytes;
+    of_host.limit_bytes = host == topology.hosts.end() ? 0 : host->second.memory_bytes;
+    if (!device.has_disk && devices[i].disk.total_bytes > 0) {
+      return ResourceExhausted(
+          fmt::format("device {} ({} of {}) is a GPU, and GPUs keep nothing on a disk; optimizer "
+                      "and weights can "
+                      "be in the memory of the host",
+                      of[i].value(), device.local_index, device.worker));
+    }
+    Kept& of_disk = disks[device.worker];
+    of_disk.bytes += devices[i].disk.total_bytes;
+    of_disk.limit_bytes = device.disk_bytes;
+  }
+  MW_TRY(CheckKept(hosts, "in its host's memory",
+                   "keep less there (parallelism.optimizer_memory, weights_memory, "
+                   "gradients_memory, activations_memory), or state on a disk (\"disk\")"));
+  return CheckKept(disks, "on its disk",
+                   "let it have more (`meshwright worker --scratch-mib`), or keep less there");
+}
+
 }  // namespace meshwright::planner

@@ -57,4 +57,10 @@ int64_t FullestBytes(std::span<const DeviceMemory> devices);
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout);
 
+// What all devices keep in the memory of their hosts and on the disks of their workers; of a host
+// or a worker that says no limit there is enough. GPUs keep nothing on disks. Errors:
+// kResourceExhausted with the host or worker, what it would hold and has, and what takes less.
+Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
+                      std::span<const DeviceIndex> of);
+
 }  // namespace meshwright::planner

@@ -415,14 +415,17 @@ class PlanMaker {
 
   // Program i runs on device i of the topology.
   Status CheckMemory() const {
+    std::vector<DeviceMemory> needs;
+    std::vector<DeviceIndex> of;
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
       const int64_t first = plan_.Main()[i].device.value();
       for (int64_t device = first; device < first + plan_.DevicesOf(plan_.Main()[i]); ++device) {
-        MW_TRY(CheckDeviceMemory(topology_, DeviceIndex(static_cast<int32_t>(device)),
-                                 plan_.memory[i].total_bytes, plan_.layout));
+        of.push_back(DeviceIndex(static_cast<int32_t>(device)));
+        needs.push_back(plan_.memory[i]);
+        MW_TRY(CheckDeviceMemory(topology_, of.back(), plan_.memory[i].total_bytes, plan_.layout));
       }
     }
-    return OkStatus();
+    return CheckFarMemory(topology_, needs, of);
   }
 
   const ir::JobRequest& job_;

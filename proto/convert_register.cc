@@ -23,6 +23,8 @@ v1::Register Encode(const Register& m) {
   out.mutable_cpus()->Assign(m.cpus.begin(), m.cpus.end());
   out.set_device_kind(m.device_kind);
   out.set_device_name(m.device_name);
+  out.set_host_memory_bytes(m.host_memory_bytes);
+  out.set_disk_bytes(m.disk_bytes);
   for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
   for (const std::string& type : m.actor_types) out.add_actor_types(type);
   for (const ir::DataRoot& root : m.checkpoint_roots) *out.add_checkpoint_roots() = Encode(root);
@@ -53,6 +55,8 @@ Register Decode(const v1::Register& wire) {
   m.cpus.assign(wire.cpus().begin(), wire.cpus().end());
   m.device_kind = wire.device_kind();
   m.device_name = wire.device_name();
+  m.host_memory_bytes = wire.host_memory_bytes();
+  m.disk_bytes = wire.disk_bytes();
   for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
   m.actor_types.assign(wire.actor_types().begin(), wire.actor_types().end());
   for (const v1::DataRoot& root : wire.checkpoint_roots()) {

@@ -117,6 +117,8 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
     *wire.add_checkpoint_roots() = Encode(root);
   }
   wire.set_note(info.note);
+  wire.set_host_memory_bytes(info.host_memory_bytes);
+  wire.set_disk_bytes(info.disk_bytes);
   return wire;
 }
 
@@ -141,6 +143,8 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
     info.checkpoint_roots.push_back(Decode(root));
   }
   info.note = wire.note();
+  info.host_memory_bytes = wire.host_memory_bytes();
+  info.disk_bytes = wire.disk_bytes();
   return info;
 }
 

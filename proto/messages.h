@@ -56,6 +56,8 @@ struct Register {
   std::vector<std::string> actor_types = {};  // of host actors that its binary has
   std::vector<ir::DataRoot> checkpoint_roots = {};
   std::vector<HeldMesh> meshes = {};
+  int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
+  int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
   friend bool operator==(const Register&, const Register&) = default;
 };
 

@@ -97,6 +97,8 @@ struct WorkerInfo {
   std::vector<ir::DataRoot> data_roots = {};        // below which it reads files in place
   std::vector<ir::DataRoot> checkpoint_roots = {};  // below which it keeps checkpoints
   std::string note = {};                            // why it gets no work; empty: it does
+  int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
+  int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
 };
 
 }  // namespace meshwright::proto

@@ -137,12 +137,15 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
     MW_ASSIGN_OR_RETURN(const mesh::SharedProfile profile, ProfileOf(worker));
     mesh::Host& host = topology.hosts[worker.host];
     host.cores = std::max(host.cores, worker.host_cores);
+    host.memory_bytes = std::max(host.memory_bytes, worker.host_memory_bytes);
     for (int i = 0; i < worker.devices; ++i) {
       mesh::Device device;
       device.worker = worker.name;
       device.local_index = i;
       device.host = worker.host;
       device.memory_bytes = worker.memory_bytes;
+      device.has_disk = taken == "cpu";
+      device.disk_bytes = worker.disk_bytes;
       device.profile = profile;
       device.threads = std::max(1, worker.threads_per_device);
       topology.devices.push_back(std::move(device));

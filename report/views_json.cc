@@ -39,6 +39,8 @@ ViewObject WorkerObject(const client::WorkerInfo& worker) {
           {"memory_bytes", worker.memory_bytes},
           {"threads_per_device", worker.threads_per_device},
           {"host_cores", worker.host_cores},
+          {"host_memory_bytes", worker.host_memory_bytes},
+          {"disk_bytes", worker.disk_bytes},
           {"device_kind", worker.device_kind},
           {"device_name", worker.device_name},
           {"device_profile", worker.device_profile},

@@ -23,20 +23,25 @@ std::optional<int64_t> NumberIn(const std::string& path) {
   return text.has_value() ? NumberAt(*text) : std::nullopt;
 }
 
-std::optional<int64_t> OfMachine(const std::string& proc) {
-  constexpr std::string_view kName = "MemAvailable:";
+// name: "MemAvailable:", "MemTotal:".
+std::optional<int64_t> OfMachine(const std::string& proc, std::string_view name) {
   const Result<std::string> text = ReadFile(proc + "/meminfo");
   if (!text.has_value()) return std::nullopt;
   for (const std::string& line : Split(*text, '\n')) {
-    if (!line.starts_with(kName)) continue;
-    const auto kib = NumberAt(std::string_view(line).substr(kName.size()));
+    if (!line.starts_with(name)) continue;
+    const auto kib = NumberAt(std::string_view(line).substr(name.size()));
     return kib ? std::optional(*kib * 1024) : std::nullopt;
   }
   return std::nullopt;
 }
 
+struct GroupMemory {
+  int64_t most = 0;
+  int64_t used = 0;
+};
+
 // No limit, or no such group: nothing.
-std::optional<int64_t> OfGroup(const std::string& proc, const std::string& cgroups) {
+std::optional<GroupMemory> OfGroup(const std::string& proc, const std::string& cgroups) {
   const Result<std::string> groups = ReadFile(proc + "/self/cgroup");
   if (!groups.has_value()) return std::nullopt;
   for (const std::string& line : Split(*groups, '\n')) {
@@ -44,7 +49,7 @@ std::optional<int64_t> OfGroup(const std::string& proc, const std::string& cgrou
     const std::string folder = cgroups + line.substr(3);
     const auto most = NumberIn(folder + "/memory.max");
     const auto used = NumberIn(folder + "/memory.current");
-    if (most && used) return std::max<int64_t>(0, *most - *used);
+    if (most && used) return GroupMemory{*most, *used};
   }
   return std::nullopt;
 }
@@ -52,10 +57,18 @@ std::optional<int64_t> OfGroup(const std::string& proc, const std::string& cgrou
 }  // namespace
 
 std::optional<int64_t> AvailableMemoryBytes(const std::string& proc, const std::string& cgroups) {
-  const auto machine = OfMachine(proc);
+  const auto machine = OfMachine(proc, "MemAvailable:");
   const auto group = OfGroup(proc, cgroups);
-  if (machine && group) return std::min(*machine, *group);
-  return machine ? machine : group;
+  if (!group) return machine;
+  const int64_t left = std::max<int64_t>(0, group->most - group->used);
+  return machine ? std::min(*machine, left) : left;
+}
+
+std::optional<int64_t> WholeMemoryBytes(const std::string& proc, const std::string& cgroups) {
+  const auto machine = OfMachine(proc, "MemTotal:");
+  const auto group = OfGroup(proc, cgroups);
+  if (!group) return machine;
+  return machine ? std::min(*machine, group->most) : group->most;
 }
 
 }  // namespace meshwright::worker

@@ -14,4 +14,8 @@ namespace meshwright::worker {
 std::optional<int64_t> AvailableMemoryBytes(const std::string& proc = "/proc",
                                             const std::string& cgroups = "/sys/fs/cgroup");
 
+// All that there is of it, used or not: of the machine, or what the group allows, if that is less.
+std::optional<int64_t> WholeMemoryBytes(const std::string& proc = "/proc",
+                                        const std::string& cgroups = "/sys/fs/cgroup");
+
 }  // namespace meshwright::worker

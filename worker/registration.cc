@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/listen_address.h"
 #include "base/thread_team.h"
+#include "worker/available_memory.h"
 #include "worker/core_claims.h"
 
 namespace meshwright::worker {
@@ -40,6 +41,8 @@ proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots
   info.host_id = options.host_id;
   info.version = proto::kVersion;
   info.actor_types = options.host_actors.types;
+  info.host_memory_bytes = WholeMemoryBytes().value_or(0);
+  info.disk_bytes = options.scratch.limit_bytes;
   return info;
 }
 

@@ -1163,7 +1163,7 @@ class RecordRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., steps: _Optional[_Union[StepRange, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "host_cores", "host_id", "incarnation", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "protocol_major", "protocol_minor", "threads_per_device", "version"]
+    __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host_cores", "host_id", "host_memory_bytes", "incarnation", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "protocol_major", "protocol_minor", "threads_per_device", "version"]
     ACTOR_TYPES_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -1174,8 +1174,10 @@ class Register(_message.Message):
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
     DEVICE_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     HOST_CORES_FIELD_NUMBER: _ClassVar[int]
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MAX_TERM_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -1196,8 +1198,10 @@ class Register(_message.Message):
     device_name: str
     device_profile: str
     devices: int
+    disk_bytes: int
     host_cores: int
     host_id: str
+    host_memory_bytes: int
     incarnation: int
     max_term: int
     memory_bytes: int
@@ -1208,7 +1212,7 @@ class Register(_message.Message):
     protocol_minor: int
     threads_per_device: int
     version: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., host_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol_major: _Optional[int] = ..., protocol_minor: _Optional[int] = ..., metrics_address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., max_term: _Optional[int] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., cpus: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., actor_types: _Optional[_Iterable[str]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., meshes: _Optional[_Iterable[_Union[HeldMesh, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., host_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol_major: _Optional[int] = ..., protocol_minor: _Optional[int] = ..., metrics_address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., max_term: _Optional[int] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., cpus: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., actor_types: _Optional[_Iterable[str]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., meshes: _Optional[_Iterable[_Union[HeldMesh, _Mapping]]] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
 
 class ReleaseMesh(_message.Message):
     __slots__ = ["mesh_gen"]
@@ -1785,7 +1789,7 @@ class Welcome(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., worker_lost_ms: _Optional[int] = ..., meshes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class WorkerInfo(_message.Message):
-    __slots__ = ["address", "busy_devices", "checkpoint_roots", "data_roots", "device_kind", "device_name", "device_profile", "devices", "host", "host_cores", "last_seen_s", "memory_bytes", "metrics_address", "name", "note", "state", "threads_per_device"]
+    __slots__ = ["address", "busy_devices", "checkpoint_roots", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host", "host_cores", "host_memory_bytes", "last_seen_s", "memory_bytes", "metrics_address", "name", "note", "state", "threads_per_device"]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     BUSY_DEVICES_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -1794,8 +1798,10 @@ class WorkerInfo(_message.Message):
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
     DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
     DEVICE_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
     HOST_CORES_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
+    HOST_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_SEEN_S_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     METRICS_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -1811,8 +1817,10 @@ class WorkerInfo(_message.Message):
     device_name: str
     device_profile: str
     devices: int
+    disk_bytes: int
     host: str
     host_cores: int
+    host_memory_bytes: int
     last_seen_s: float
     memory_bytes: int
     metrics_address: str
@@ -1820,7 +1828,7 @@ class WorkerInfo(_message.Message):
     note: str
     state: str
     threads_per_device: int
-    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., devices: _Optional[int] = ..., busy_devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., metrics_address: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., note: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., devices: _Optional[int] = ..., busy_devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., metrics_address: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., note: _Optional[str] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
 
 class WorkersReply(_message.Message):
     __slots__ = ["truncated", "workers"]

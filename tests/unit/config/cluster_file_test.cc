@@ -48,6 +48,8 @@ count = 3
 devices = 8
 device = "half"
 nic_gbyte_per_s = 100
+host_memory_gib = 512
+disk_gib = 1.5
 [[hosts]]
 name = "b"
 devices = 2
@@ -70,6 +72,9 @@ gbyte_per_s = 1
   ASSERT_EQ(cluster->hosts.size(), 2u);
   EXPECT_EQ(cluster->hosts[0].count, 3);
   EXPECT_EQ(cluster->hosts[0].nic_bytes_per_s, 100e9);
+  EXPECT_EQ(cluster->hosts[0].memory_bytes, int64_t{512} << 30);
+  EXPECT_EQ(cluster->hosts[0].disk_bytes, int64_t{3} << 29);
+  EXPECT_EQ(cluster->hosts[1].memory_bytes, 0) << "not said: not checked";
   EXPECT_EQ(cluster->hosts[1].count, 1);
   EXPECT_EQ(cluster->hosts[1].cores, 4);
   EXPECT_DOUBLE_EQ(cluster->links.host.alpha_s, 4e-6);
@@ -96,7 +101,8 @@ TEST(ClusterFile, RefusalsNamePlaceKeyAndWhatWouldDo) {
             "dir/c.toml:5:9: count of [[hosts]] is 0; it must be in [1, 65536]");
   EXPECT_EQ(Refusal(hosts + "devics = 3\n"),
             "dir/c.toml:5:1: unknown key 'devics' in [[hosts]] (did you mean 'devices'?); known: "
-            "name, count, devices, device, cores, threads_per_device, nic_gbyte_per_s");
+            "name, count, devices, device, cores, threads_per_device, nic_gbyte_per_s, "
+            "host_memory_gib, disk_gib");
   EXPECT_THAT(Refusal("[[hosts]]\ndevices = 1\ndevice = \"a100-40gb\"\n"),
               StartsWith("dir/c.toml:3:10: device of [[hosts]] names the unknown device "
                          "'a100-40gb' (did you mean 'a100-40g'?); known: "));

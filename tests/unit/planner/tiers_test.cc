@@ -351,6 +351,40 @@ TEST(PlaceState, TheVerifierFindsActivationsThatAreLost) {
   EXPECT_NE(disk.find("only what is persistent is on a disk"), std::string::npos) << disk;
 }
 
+// All devices of a host keep what they keep in the same memory, those of a worker on the same disk.
+TEST(FarMemory, IsCheckedByHostAndByDisk) {
+  constexpr int64_t kState = int64_t{4} * 2048;  // of a replica
+  mesh::Topology two = mesh::Topology::Local(2, 2);
+  ir::JobRequest job = OnHost(2048);
+  job.parallel.data = 2;
+  mesh::Host& host = two.hosts[two.devices[0].host];
+  EXPECT_TRUE(MakePlan(job, two).has_value()) << "nobody says how much there is";
+  host.memory_bytes = 2 * kState;
+  const auto fits = MakePlan(job, two);
+  EXPECT_TRUE(fits.has_value()) << fits.error();
+  host.memory_bytes = 2 * kState - 1;
+  const auto full = MakePlan(job, two);
+  ASSERT_FALSE(full.has_value());
+  EXPECT_EQ(full.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.error().message().find("in its host's memory, which has 0.0 MiB"),
+            std::string::npos)
+      << full.error();
+
+  job.parallel.optimizer_memory = "disk";
+  for (mesh::Device& device : two.devices) device.disk_bytes = 2 * kState;
+  EXPECT_TRUE(MakePlan(job, two).has_value());
+  for (mesh::Device& device : two.devices) device.disk_bytes = 2 * kState - 1;
+  const auto disk = MakePlan(job, two);
+  ASSERT_FALSE(disk.has_value());
+  EXPECT_NE(disk.error().message().find("--scratch-mib"), std::string::npos) << disk.error();
+
+  for (mesh::Device& device : two.devices) device.disk_bytes = 0;
+  two.devices[1].has_disk = false;
+  const auto gpu = MakePlan(job, two);
+  ASSERT_FALSE(gpu.has_value());
+  EXPECT_NE(gpu.error().message().find("is a GPU"), std::string::npos) << gpu.error();
+}
+
 TEST(PlaceNodes, PutsWhatOnlyLaterPartsReadThere) {
   Builder b("g");
   const ValueId x = b.AddOne(Op::kInput, {}, {{"name", "x"}}, {{DType::kF32, {4}}});

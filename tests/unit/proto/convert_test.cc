@@ -55,6 +55,8 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.device_profile = "profile \"x\"\n";
   info.threads_per_device = 3;
   info.host_cores = 16;
+  info.host_memory_bytes = int64_t{1} << 41;
+  info.disk_bytes = int64_t{1} << 42;
   info.cpus = {0, 3, 255};
   info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   info.actor_types = {"env", "reward"};
@@ -352,6 +354,10 @@ TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
   WorkerInfo worker;
   worker.checkpoint_roots = {{"shared", "/mnt/s"}};
   EXPECT_EQ(Decode(Encode(worker)).checkpoint_roots, worker.checkpoint_roots);
+  worker.host_memory_bytes = 5;
+  worker.disk_bytes = 6;
+  EXPECT_EQ(Decode(Encode(worker)).host_memory_bytes, 5);
+  EXPECT_EQ(Decode(Encode(worker)).disk_bytes, 6);
 }
 
 TEST(Convert, LongErrorsAreCut) {

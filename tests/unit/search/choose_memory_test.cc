@@ -103,6 +103,16 @@ TEST(ChooseMemory, TakesTheNearestThatFits) {
   const auto least = found(job, kWeightBytes);
   ASSERT_TRUE(least.has_value()) << least.error();
   EXPECT_LE(least->plan.memory[0].total_bytes, kWeightBytes);
+  // A host that has no room for it either: the disk is farther.
+  mesh::Topology small = mesh::Topology::Local(1);
+  small.devices[0].memory_bytes = 3 * kWeightBytes;
+  small.hosts[small.devices[0].host].memory_bytes = kWeightBytes / 2;
+  ir::JobRequest state = Products(kLayers);
+  state.parallel.optimizer_memory = "auto";
+  const auto on_disk = FindPlan(state, small, options, SystemClock());
+  ASSERT_TRUE(on_disk.has_value()) << on_disk.error();
+  EXPECT_NE(on_disk->plan.notes.back().find("optimizer on the disk"), std::string::npos)
+      << on_disk->plan.notes.back();
   // Nothing is open: the refusal names what would help.
   const auto refused = found(Products(kLayers), kWeightBytes);
   ASSERT_FALSE(refused.has_value());

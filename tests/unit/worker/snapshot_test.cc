@@ -339,12 +339,14 @@ TEST(AvailableMemory, IsTheLesserOfMachineAndGroup) {
   EXPECT_EQ(AvailableMemoryBytes(proc, groups), std::nullopt);
   ASSERT_TRUE(WriteFileAtomic(proc + "/meminfo", "MemTotal: 9 kB\nMemAvailable:    8 kB\n").ok());
   EXPECT_EQ(AvailableMemoryBytes(proc, groups), 8192);
+  EXPECT_EQ(WholeMemoryBytes(proc, groups), 9216);
   ASSERT_TRUE(WriteFileAtomic(proc + "/self/cgroup", "0::/a\n").ok());
   ASSERT_TRUE(WriteFileAtomic(groups + "/a/memory.max", "max\n").ok());
   ASSERT_TRUE(WriteFileAtomic(groups + "/a/memory.current", "1000\n").ok());
   EXPECT_EQ(AvailableMemoryBytes(proc, groups), 8192) << "the group has no limit";
   ASSERT_TRUE(WriteFileAtomic(groups + "/a/memory.max", "5000\n").ok());
   EXPECT_EQ(AvailableMemoryBytes(proc, groups), 4000);
+  EXPECT_EQ(WholeMemoryBytes(proc, groups), 5000);
 }
 
 }  // namespace
