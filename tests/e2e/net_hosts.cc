@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -29,11 +31,11 @@ Status Run(std::vector<std::string> args) {
 
 }  // namespace
 
-Result<std::unique_ptr<NetHosts>> NetHosts::Make() {
+Result<std::unique_ptr<NetHosts>> NetHosts::Make(int hosts) {
   MW_TRY(Run({"unshare", "--net", "true"}));
-  auto hosts = std::make_unique<NetHosts>();
-  MW_TRY(hosts->Prepare());
-  return hosts;
+  auto made = std::make_unique<NetHosts>();
+  MW_TRY(made->Prepare(hosts));
+  return made;
 }
 
 std::string NetHosts::Address(int host) { return fmt::format("10.213.78.{}", host + 1); }
@@ -47,14 +49,15 @@ std::vector<std::string> NetHosts::On(int host, const std::vector<std::string>& 
   return all;
 }
 
-Status NetHosts::Prepare() {
+Status NetHosts::Prepare(int hosts) {
   const std::string ours = NamespaceOf("self");
-  for (auto& holder : holders_) {
+  for (int host = 0; host < hosts; ++host) {
     SubprocessOptions options;
     options.args = {"unshare", "--net", "tail", "-f", "/dev/null"};
     options.death_signal = SIGKILL;
-    MW_ASSIGN_OR_RETURN(holder, Subprocess::Start(options));
+    MW_ASSIGN_OR_RETURN(auto holder, Subprocess::Start(options));
     const std::string pid = std::to_string(holder->pid());
+    holders_.push_back(std::move(holder));
     const bool made = WaitUntil(
         [&] {
           const std::string theirs = NamespaceOf(pid);
@@ -63,30 +66,41 @@ Status NetHosts::Prepare() {
         10'000);
     if (!made) return DeadlineExceeded("a network namespace was not made within 10 s");
   }
-  MW_TRY(Run({"ip", "link", "add", kCable, "netns", std::to_string(holder(0)), "type", "veth",
-              "peer", "name", kCable, "netns", std::to_string(holder(1))}));
-  for (int host = 0; host < kHosts; ++host) {
-    MW_TRY(Run(On(host, {"ip", "addr", "add", Address(host) + "/24", "dev", kCable})));
-    for (const char* device : {"lo", kCable}) {
-      MW_TRY(Run(On(host, {"ip", "link", "set", device, "up"})));
-    }
+  for (int host = 0; host < hosts; ++host) {
+    MW_TRY(Run(On(host, {"ip", "link", "set", "lo", "up"})));
+    for (int other = 0; other < host; ++other) MW_TRY(Connect(other, host));
+  }
+  return OkStatus();
+}
+
+// A host has one address; the cable to another one is the way to that one alone.
+Status NetHosts::Connect(int one, int other) {
+  const auto end = [](int to) { return fmt::format("{}{}", kCable, to); };
+  MW_TRY(Run({"ip", "link", "add", end(other), "netns", std::to_string(holder(one)), "type", "veth",
+              "peer", "name", end(one), "netns", std::to_string(holder(other))}));
+  for (const auto& [host, to] : {std::pair(one, other), std::pair(other, one)}) {
+    MW_TRY(Run(On(host, {"ip", "addr", "add", Address(host) + "/32", "peer", Address(to) + "/32",
+                         "dev", end(to)})));
+    MW_TRY(Run(On(host, {"ip", "link", "set", end(to), "up"})));
   }
   return OkStatus();
 }
 
 int64_t NetHosts::SentBytes(int host, const std::string& device) const {
   const auto table = ReadFile(fmt::format("/proc/{}/net/dev", holder(host)));
+  int64_t bytes = -1;
   for (const std::string& line : Split(table.value_or(""), '\n')) {
     const std::string_view text = Trim(line);
-    if (text.rfind(device + ":", 0) != 0) continue;
+    const size_t end = text.find(':');
+    if (end == std::string_view::npos || !text.starts_with(device)) continue;
     // "name: 8 numbers received, 8 sent", bytes first in both.
     std::vector<std::string> numbers;
-    for (std::string& word : Split(text.substr(device.size() + 1), ' ')) {
+    for (std::string& word : Split(text.substr(end + 1), ' ')) {
       if (!word.empty()) numbers.push_back(std::move(word));
     }
-    return numbers.size() > 8 ? std::atoll(numbers[8].c_str()) : -1;
+    if (numbers.size() > 8) bytes = std::max<int64_t>(bytes, 0) + std::atoll(numbers[8].c_str());
   }
-  return -1;
+  return bytes;
 }
 
 }  // namespace meshwright::testing
