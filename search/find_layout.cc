@@ -55,16 +55,28 @@ std::set<std::pair<int64_t, int64_t>> SharesOfStages(const OpenChoices& choices,
 double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
 // Of a layout that does not fit.
-std::string NearestText(const LayoutCost& nearest) {
+std::string NearestText(const LayoutCost& nearest, const ir::ParallelSpec& asked) {
   const StageCost& stage = nearest.stages[static_cast<size_t>(nearest.tightest_stage)];
+  std::string farther;
+  for (const auto& [key, memory] : {std::pair("optimizer", &asked.optimizer_memory),
+                                    std::pair("weights", &asked.weights_memory),
+                                    std::pair("gradients", &asked.gradients_memory),
+                                    std::pair("activations", &asked.activations_memory)}) {
+    if (*memory == "device")
+      farther += fmt::format("{}{}_memory", farther.empty() ? "" : ", ", key);
+  }
+  if (!farther.empty()) {
+    farther =
+        fmt::format("; a farther memory may take some of it: parallelism.{} = \"auto\"", farther);
+  }
   return fmt::format(
       "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {:.1f} MiB "
-      "too many ({:.1f} weights, gradients and optimizer, {:.1f} {}, {:.1f} transient)",
+      "too many ({:.1f} weights, gradients and optimizer, {:.1f} {}, {:.1f} transient){}",
       nearest.layout.ToString(), nearest.tightest_stage, Mib(stage.memory_bytes()),
       Mib(nearest.missing_bytes), Mib(stage.state_bytes),
       Mib(std::max(stage.kept_bytes, stage.update_bytes)),
       stage.kept_bytes >= stage.update_bytes ? "activations" : "gradients on their way",
-      Mib(stage.transient_bytes));
+      Mib(stage.transient_bytes), farther);
 }
 
 std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
@@ -482,7 +494,7 @@ class Finder {
   Status NothingFits() const {
     if (!nearest_) return NoLegalLayout();
     return ResourceExhausted(
-        NearestText(*nearest_) +
+        NearestText(*nearest_, job_.parallel) +
         (timed_out_ ? "; the time of the search was over before all were tried" : ""));
   }
 

@@ -322,6 +322,10 @@ TEST(FindLayout, SaysWhatIsNearestWhenNothingFits) {
   EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(found.error().message().find("no layout fits: the nearest is"), std::string::npos)
       << found.error();
+  EXPECT_NE(found.error().message().find("optimizer_memory, weights_memory, gradients_memory, "
+                                         "activations_memory = \"auto\""),
+            std::string::npos)
+      << found.error();
 }
 
 TEST(FindLayout, ASearchThatFitsNothingEndsWithItsTime) {
