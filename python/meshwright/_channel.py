@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from . import _identity
 from ._errors import Code, Error, make_error
 
 Reply = TypeVar("Reply")
@@ -39,9 +38,7 @@ def _as_it_is(message: bytes) -> bytes:
 class Channel:
     """One connection; thread-safe. Every call has a deadline, in seconds."""
 
-    def __init__(
-        self, address: str | None, token: str | None, timeout: float, tls_dir: str | None = None
-    ) -> None:
+    def __init__(self, address: str | None, token: str | None, timeout: float) -> None:
         import grpc
 
         self.address = address or os.environ.get("MESHWRIGHT_ADDRESS") or DEFAULT_ADDRESS
@@ -49,36 +46,27 @@ class Channel:
         self.timeout = timeout
         self._rpc_error = grpc.RpcError
         self._metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
-        self._tls_dir = _identity.place(self.address, tls_dir)
         keepalive_ms = 10_000
-        options = [
-            ("grpc.keepalive_time_ms", keepalive_ms),
-            ("grpc.keepalive_timeout_ms", keepalive_ms // 2),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 2000),
-            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-            # Large pieces in few frames, read as they come.
-            ("grpc.http2.max_frame_size", 1 << 20),
-            ("grpc.http2.lookahead_bytes", 8 << 20),
-            ("grpc.experimental.tcp_read_chunk_size", 1 << 20),
-            ("grpc.experimental.tcp_min_read_chunk_size", 1 << 20),
-            ("grpc.experimental.tcp_max_read_chunk_size", 4 << 20),
-            # Many clients of one process are many connections, as they are in C++.
-            ("grpc.use_local_subchannel_pool", 1),
-        ]
-        self.grpc = self._connect(grpc, options)
-        self._calls: dict[str, Any] = {}
-
-    def _connect(self, grpc: Any, options: list[tuple[str, Any]]) -> Any:
-        if not self._tls_dir:
-            return grpc.insecure_channel(self.address, options=options)
-        identity = _identity.load(self._tls_dir)
-        return grpc.secure_channel(
+        self.grpc = grpc.insecure_channel(
             self.address,
-            grpc.ssl_channel_credentials(identity.ca, identity.key, identity.cert),
-            options=[*options, ("grpc.ssl_target_name_override", _identity.CONTROLLER_NAME)],
+            options=[
+                ("grpc.keepalive_time_ms", keepalive_ms),
+                ("grpc.keepalive_timeout_ms", keepalive_ms // 2),
+                ("grpc.http2.max_pings_without_data", 0),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 2000),
+                ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+                # Large pieces in few frames, read as they come.
+                ("grpc.http2.max_frame_size", 1 << 20),
+                ("grpc.http2.lookahead_bytes", 8 << 20),
+                ("grpc.experimental.tcp_read_chunk_size", 1 << 20),
+                ("grpc.experimental.tcp_min_read_chunk_size", 1 << 20),
+                ("grpc.experimental.tcp_max_read_chunk_size", 4 << 20),
+                # Many clients of one process are many connections, as they are in C++.
+                ("grpc.use_local_subchannel_pool", 1),
+            ],
         )
+        self._calls: dict[str, Any] = {}
 
     def close(self) -> None:
         """Ends all calls."""
@@ -151,11 +139,6 @@ class Channel:
             details = (
                 f"the controller at {self.address} did not answer within {timeout:g} s; see "
                 "whether its process is stopped or its machine overloaded, or name another address"
-            )
-        elif code == Code.UNAVAILABLE and self._tls_dir and "andshake" in details:
-            details = (
-                f"the controller at {self.address} and the identity in {self._tls_dir} do not "
-                f"believe each other ({details.replace('; ', ', ')}); see `meshwright cert show`"
             )
         elif code == Code.UNAVAILABLE:
             details = (

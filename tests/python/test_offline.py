@@ -10,12 +10,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
 
 import numpy as np
 
 import meshwright
-from meshwright import _ask_table, _files, _identity, _job_files, _reconnect, _tensors, _wire, graph
+from meshwright import _ask_table, _files, _job_files, _reconnect, _tensors, _wire, graph
 from meshwright._proto import meshwright_pb2 as pb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -403,48 +402,3 @@ class Import(unittest.TestCase):
             meshwright.nothing  # noqa: B018
         code = "import sys, meshwright; sys.exit(any(m in sys.modules for m in ('numpy', 'grpc')))"
         self.assertEqual(subprocess.run([sys.executable, "-c", code], timeout=60).returncode, 0)
-
-
-class Identities(unittest.TestCase):
-    def setUp(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.home = pathlib.Path(self.folder.name)
-        told = {"MESHWRIGHT_TLS_HOME": str(self.home)}
-        patch = unittest.mock.patch.dict(os.environ, told)
-        patch.start()
-        self.addCleanup(patch.stop)
-        os.environ.pop("MESHWRIGHT_TLS_DIR", None)
-        self.own = self.home / "operator"
-
-    def write(self) -> None:
-        self.own.mkdir()
-        for name in ("ca", "cert", "key"):
-            path = self.own / f"{name}.pem"
-            path.write_text(name)
-            path.chmod(0o600)
-
-    def test_another_machine_is_shown_the_operator_where_there_is_one(self) -> None:
-        self.assertEqual(_identity.place("10.0.0.1:7700", None), "")
-        self.write()
-        self.assertEqual(_identity.place("10.0.0.1:7700", None), str(self.own))
-        for near in ("127.0.0.1:7700", "localhost:7700", "[::1]:7700", "unix:/run/mw"):
-            self.assertEqual(_identity.place(near, None), "", near)
-        self.assertEqual(_identity.place("10.0.0.1:7700", ""), "", "in the clear")
-        self.assertEqual(_identity.place("127.0.0.1:7700", "/a"), "/a")
-        os.environ["MESHWRIGHT_TLS_DIR"] = "/b"
-        self.assertEqual(_identity.place("127.0.0.1:7700", None), "/b")
-
-    def test_what_is_missing_or_open_to_others_is_named(self) -> None:
-        with self.assertRaisesRegex(meshwright.NotFound, "ca.pem.*cert issue"):
-            _identity.load(str(self.own))
-        self.write()
-        self.assertEqual(_identity.load(str(self.own)).key, b"key")
-        (self.own / "key.pem").chmod(0o640)
-        with self.assertRaisesRegex(meshwright.Error, "chmod 600") as caught:
-            _identity.load(str(self.own))
-        self.assertEqual(caught.exception.code, meshwright.Code.PERMISSION_DENIED)
-
-
-if __name__ == "__main__":
-    unittest.main()
