@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
@@ -12,6 +14,7 @@ namespace meshwright::testing {
 namespace {
 
 constexpr int64_t kEndMs = 20'000;
+constexpr std::string_view kCopy = "scp ";
 
 // "head$ command": the host and the command; an empty host: a line of output.
 std::pair<std::string, std::string> PromptOf(const std::string& line) {
@@ -58,6 +61,10 @@ Result<std::vector<WalkStep>> WalkOf(const std::string& page, const std::string&
       continue;
     }
     if (!block || Trim(line).empty()) continue;
+    if (!steps.empty() && line.starts_with("> ")) {
+      steps.back().command += "\n" + line.substr(2);
+      continue;
+    }
     auto [host, rest] = PromptOf(line);
     if (host.empty()) {
       if (steps.empty()) {
@@ -104,6 +111,7 @@ Status DocWalk::Take(const WalkStep& step) {
   if (step.command == "poweroff -f") return PowerOff(step.host);
   const std::string command = Replaced(step.command);
   MW_TRY(MakeDirs(fmt::format("{}/{}", options_.dir, step.host)));
+  if (step.command.starts_with(kCopy)) return Copy(step);
   if (step.stays) return Start(step, command);
   MW_ASSIGN_OR_RETURN(const ProcessOutput run,
                       RunProcess(OptionsOf(step, command), options_.patience_ms));
@@ -130,6 +138,23 @@ Status DocWalk::PowerOff(const std::string& host) {
     it = staying_.erase(it);
   }
   return OkStatus();
+}
+
+// As scp would, which needs a server on each host.
+Status DocWalk::Copy(const WalkStep& step) {
+  const std::vector<std::string> words = Split(step.command.substr(kCopy.size()), ' ');
+  const size_t colon = words[0].find(':');
+  if (words.size() != 2 || colon == std::string::npos) {
+    return FailedPrecondition(fmt::format("line {}: scp HOST:FILE FILE", step.line));
+  }
+  MW_ASSIGN_OR_RETURN(const std::string bytes,
+                      ReadFile(fmt::format("{}/{}/{}", options_.dir, words[0].substr(0, colon),
+                                           words[0].substr(colon + 1))));
+  const std::string to = fmt::format("{}/{}/{}", options_.dir, step.host, words[1]);
+  MW_TRY(WriteFileAtomic(to, bytes));
+  std::error_code error;
+  std::filesystem::permissions(to, std::filesystem::perms(0600), error);
+  return error ? FailedPrecondition(error.message()) : OkStatus();
 }
 
 Status DocWalk::CheckOutput(const WalkStep& step, const ProcessOutput& run) const {

@@ -3,6 +3,10 @@
 //   head$ meshwright status          a command of the host "head", by bash, in its own home
 //   ... READY ...                    a line of its output; "..." stands for anything
 //   one$ meshwright worker ... &     one that stays
+//   head$ cat > job.toml <<END       a command of several lines, the others behind "> "
+//   > [model]
+//   > END
+//   one$ scp head:FILE FILE          a file of another host's home
 //   two# poweroff -f                 what ran there is killed
 //
 // Thread rule: one thread, the one that made the hosts.
@@ -66,6 +70,7 @@ class DocWalk {
   std::string Replaced(std::string text) const;
   Status Start(const WalkStep& step, const std::string& command);
   Status PowerOff(const std::string& host);
+  Status Copy(const WalkStep& step);
   Status CheckOutput(const WalkStep& step, const ProcessOutput& run) const;
 
   const NetHosts& net_;
