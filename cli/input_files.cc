@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "cli/image_rows.h"
 #include "cli/job_data.h"
 #include "cli/row_files.h"
 #include "config/data_rows.h"
@@ -14,10 +15,25 @@
 
 namespace meshwright::cli {
 
+namespace {
+
+Result<ir::DataStream> FindSamples(const config::JobConfig& config, const models::Model& model) {
+  switch (model.rows.kind) {
+    case models::SampleKind::kWindow:
+      return FindDataset(config);
+    case models::SampleKind::kImage:
+      return FindImages(config, model);
+    default:
+      return FindRows(config, model);
+  }
+}
+
+}  // namespace
+
 Result<InputFiles> FindInputFiles(const config::JobConfig& config, const models::Model& model) {
   InputFiles files;
-  const bool windows = model.rows.kind == models::SampleKind::kWindow;
-  MW_ASSIGN_OR_RETURN(files.dataset, windows ? FindDataset(config) : FindRows(config, model));
+  MW_TRY(CheckRowFormat(config, model));
+  MW_ASSIGN_OR_RETURN(files.dataset, FindSamples(config, model));
   MW_ASSIGN_OR_RETURN(files.weights, config::FindStartingWeights(config));
   return files;
 }

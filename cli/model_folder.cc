@@ -23,7 +23,8 @@ constexpr const char* kFilesOfFolder[] = {"generation_config.json",
                                           "merges.txt",
                                           "vocab.txt",
                                           "spiece.model",
-                                          "chat_template.jinja"};
+                                          "chat_template.jinja",
+                                          "preprocessor_config.json"};
 
 Result<config::JobConfig> ConfigOf(const ir::JobRequest& job) {
   if (job.config_text.empty()) {
@@ -66,6 +67,23 @@ std::string GenerationConfigOf(const nlohmann::ordered_json& config) {
   return json.dump(2) + "\n";
 }
 
+// What transformers is to do to images, where no folder said it.
+Status WriteImageProcessor(const models::ModelRows& rows, const nlohmann::ordered_json& config,
+                           const std::string& path) {
+  if (rows.kind != models::SampleKind::kImage || FileExists(path)) return OkStatus();
+  const std::vector<double> middle(static_cast<size_t>(rows.channels), 0.5);
+  nlohmann::ordered_json json = {{"image_processor_type", "ViTImageProcessor"},
+                                 {"do_resize", true},
+                                 {"size", {{"height", rows.image}, {"width", rows.image}}},
+                                 {"resample", 2},
+                                 {"do_rescale", true},
+                                 {"rescale_factor", 1.0 / 255},
+                                 {"do_normalize", true},
+                                 {"image_mean", config.value("image_mean", middle)},
+                                 {"image_std", config.value("image_std", middle)}};
+  return WriteFileAtomic(path, json.dump(2) + "\n");
+}
+
 }  // namespace
 
 Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::string& folder) {
@@ -93,6 +111,7 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   if (!source.empty()) {
     for (const char* name : kFilesOfFolder) MW_TRY(CopyInto(source + "/" + name, folder, name));
   }
+  MW_TRY(WriteImageProcessor(model.rows, json, folder + "/preprocessor_config.json"));
   // A tokenizer of the job's own counts more than the folder's.
   const std::filesystem::path tokenizer(config.tokenizer);
   if (tokenizer.filename() != "tokenizer.json") return OkStatus();

@@ -132,7 +132,7 @@ Status CheckReadHere(const JobConfig& config) {
   };
   if (!config.adapter_path.empty()) return refuse("lora.adapter_path", config.adapter_path);
   if (config.tokenizer != "byte") return refuse("training.tokenizer", config.tokenizer);
-  for (const char* text : {"text", "jsonl"}) {
+  for (const char* text : {"text", "jsonl", "images"}) {
     if (config.dataset_format == text) return refuse("training.dataset_format", text);
   }
   return OkStatus();

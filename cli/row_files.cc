@@ -312,13 +312,29 @@ Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,
 }  // namespace
 
 Status CheckRowFormat(const config::JobConfig& config, const models::Model& model) {
-  if (model.rows.kind == SampleKind::kWindow || config.dataset_format == "jsonl") return OkStatus();
-  const bool pairs = model.rows.kind == SampleKind::kPair;
-  return InvalidArgument(fmt::format(
-      "model '{}' is trained on {}: training.dataset_format has to be \"jsonl\", is \"{}\"; each "
-      "line is {}",
-      model.name, pairs ? "pairs of texts" : "labelled texts", config.dataset_format,
-      pairs ? "{\"source\": .., \"target\": ..}" : "{\"text\": .., \"label\": ..}"));
+  const std::string& format = config.dataset_format;
+  const auto refuse = [&](const char* what, const char* formats, const char* line) {
+    return InvalidArgument(fmt::format(
+        "model '{}' is trained on {}: training.dataset_format has to be {}, is \"{}\"; {}",
+        model.name, what, formats, format, line));
+  };
+  switch (model.rows.kind) {
+    case SampleKind::kWindow:
+      if (format != "images") return OkStatus();
+      return refuse("tokens", "one of text", "images are for 'vit'");
+    case SampleKind::kPair:
+      if (format == "jsonl") return OkStatus();
+      return refuse("pairs of texts", "\"jsonl\"", "each line is {\"source\": .., \"target\": ..}");
+    case SampleKind::kLabelled:
+      if (format == "jsonl") return OkStatus();
+      return refuse("labelled texts", "\"jsonl\"", "each line is {\"text\": .., \"label\": ..}");
+    case SampleKind::kImage:
+      if (format == "jsonl" || format == "images") return OkStatus();
+      return refuse("labelled images",
+                    "\"images\" (a folder of images for each class) or \"jsonl\"",
+                    "each line is {\"image\": .., \"label\": ..}");
+  }
+  return OkStatus();
 }
 
 Result<ir::DataStream> FindRows(const config::JobConfig& config, const models::Model& model) {

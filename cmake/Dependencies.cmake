@@ -24,6 +24,9 @@ mw_import(mw_xxhash xxhash.h xxhash)
 mw_import(mw_pcre2 pcre2.h pcre2-8)
 mw_import(mw_utf8proc utf8proc.h utf8proc)
 mw_import(mw_simdjson simdjson.h simdjson)
+# Images of data. What CMake has for the two looks for more than headers and library.
+mw_import(mw_png png.h png16)
+mw_import(mw_jpeg jpeglib.h jpeg)
 # Comes with prometheus-cpp; the HTTP server of base/metrics_server.cc uses its C interface.
 mw_import(mw_civetweb civetweb.h civetweb)
 

@@ -31,6 +31,8 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"model", "attention_window", 0, 1 << 30},
     {"model", "n_labels", 0, 65536},
     {"model", "mask_token", 0, kMaxSize},
+    {"model", "image_size", 1, 1 << 14},
+    {"model", "patch_size", 1, 1 << 14},
     {"model", "n_experts", 1, 65536},
     {"model", "experts_per_token", 1, 65536},
     {"model", "expert_groups", 1, 65536},

@@ -80,14 +80,18 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
        MW_AT(model.document_separator)},
       {"model", "n_labels",
-       "Classes of a row, of which bert says one (data: lines with \"text\" and \"label\"); 0: "
-       "none, "
-       "it says which tokens were hidden; by itself as the folder says.",
+       "Classes of a row, of which bert and vit say one (data: lines with \"text\", or \"image\", "
+       "and "
+       "\"label\"); 0: none, bert says which tokens were hidden; by itself as the folder says.",
        MW_AT(model.labels)},
       {"model", "mask_token",
        "Id of the token that stands where bert is to say which token was there ([MASK] of the "
        "tokenizer).",
        MW_AT(model.mask_token)},
+      {"model", "image_size", "Pixels of an image's sides (vit); data are brought to it.",
+       MW_AT(model.image)},
+      {"model", "patch_size", "Pixels of the sides of a patch, which is a token (vit).",
+       MW_AT(model.patch)},
   };
 }
 

@@ -50,7 +50,7 @@ std::vector<ConfigKey> TrainingKeys() {
        "once (docs/data.md); uint16, uint32: little-endian tokens; llm.c, megatron: their files.",
        MW_AT(dataset_format),
        KeyKind::kChoice,
-       {"bytes", "text", "jsonl", "uint16", "uint32", "llm.c", "megatron"}},
+       {"bytes", "text", "jsonl", "images", "uint16", "uint32", "llm.c", "megatron"}},
       {"training", "tokenizer",
        "Of text and jsonl data: a tokenizer.json, a tokenizer.model, or the folder of a model; "
        "byte: "

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -14,12 +15,27 @@
 namespace meshwright::config {
 namespace {
 
+// What is done to pixels before a model of images sees them stands in a file of its own.
+std::string WithImageProcessor(std::string config, const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text.has_value()) return config;
+  auto json = nlohmann::ordered_json::parse(config, nullptr, /*allow_exceptions=*/false);
+  const auto processor = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !processor.is_object()) return config;
+  for (const char* key : {"image_mean", "image_std"}) {
+    if (processor.contains(key) && !json.contains(key)) json[key] = processor[key];
+  }
+  return json.dump();
+}
+
 Result<std::string> ReadHfConfig(const std::string& hf_path) {
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(hf_path, error);
   auto text = ReadFile(is_file ? hf_path : hf_path + "/config.json");
   if (!text) return Fail(text.error().WithContext("model.hf_path"));
-  return text;
+  const std::string folder =
+      is_file ? std::filesystem::path(hf_path).parent_path().string() : hf_path;
+  return WithImageProcessor(*std::move(text), folder + "/preprocessor_config.json");
 }
 
 // Room for a sequence longer than the model has positions for.
@@ -48,7 +64,8 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
     return Fail(made.error().WithContext(fmt::format("model.hf_path {}", config.hf_path)));
   }
   MW_ASSIGN_OR_RETURN(models::Model model, std::move(made));
-  if (config.dataset_format == "bytes" && model.vocabulary < 256) {
+  const bool tokens = model.rows.kind != models::SampleKind::kImage;
+  if (config.dataset_format == "bytes" && tokens && model.vocabulary < 256) {
     return Fail(InvalidArgument(fmt::format(
         "{}model.vocab_size is {}; the byte tokenizer makes tokens 0..255 and needs 256",
         Place(config, "model.vocab_size"), model.vocabulary)));

@@ -128,6 +128,10 @@ Status RefuseRowFields(const std::string& family, const ModelSpec& spec) {
   if constexpr (!requires(Config config) { config.target_tokens; }) {
     MW_TRY(RefuseField(family, "target_seq_len", spec.target_tokens.has_value()));
   }
+  if constexpr (!requires(Config config) { config.image; }) {
+    MW_TRY(RefuseField(family, "image_size", spec.image.has_value()));
+    MW_TRY(RefuseField(family, "patch_size", spec.patch.has_value()));
+  }
   return OkStatus();
 }
 

@@ -55,25 +55,30 @@ struct ModelSpec {
   std::optional<bool> tied = {};
   MixtureSpec mixture = {};
   std::optional<int64_t> document_separator = {};
-  std::optional<int64_t> labels = {};         // classes of a row: bert
+  std::optional<int64_t> labels = {};         // classes of a row: bert, vit
   std::optional<int64_t> mask_token = {};     // of bert
   std::optional<int64_t> target_tokens = {};  // of a pair's second text: t5; else as the first
+  std::optional<int64_t> image = {};          // pixels of a side: vit
+  std::optional<int64_t> patch = {};          // likewise
 };
 
 // What a sample of the data is.
 enum class SampleKind : uint8_t {
-  kWindow,   // tokens, one window of all documents: what a job file reads by itself
-  kPair,     // "source" and "target"
-  kLabelled  // "tokens", "types" (0, and 1 of a second text) and "label"
+  kWindow,    // tokens, one window of all documents: what a job file reads by itself
+  kPair,      // "source" and "target"
+  kLabelled,  // "tokens", "types" (0, and 1 of a second text) and "label"
+  kImage      // "pixels" and "label"
 };
 
-// Rows of whole texts, in tokens with padding behind.
+// Rows of whole texts, in tokens with padding behind, or of images.
 struct ModelRows {
   SampleKind kind = SampleKind::kWindow;
   int64_t target_tokens = 0;  // of a pair; 0: as many as the source
   int64_t padding = 0;
   int64_t labels = 0;
   std::vector<std::string> label_names = {};  // in their order, where the model has names
+  int64_t channels = 0;                       // of an image
+  int64_t image = 0;                          // pixels of its sides
 };
 
 struct Model {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "models/families/families.h"
+#include "models/families/labels.h"
 
 namespace meshwright::models {
 namespace {
@@ -37,22 +38,7 @@ Status ReadHead(const HfConfig& json, BertConfig& config) {
   std::vector<std::string> architectures;
   MW_TRY(json.Read("architectures", architectures));
   if (architectures.empty() || architectures[0] != kClassifier) return OkStatus();
-  config.labels = json.Members("id2label") > 0 ? json.Members("id2label") : 2;
-  MW_TRY(json.Read("num_labels", config.labels));
-  std::string problem = "single_label_classification";
-  MW_TRY(json.Read("problem_type", problem));
-  if (problem != "single_label_classification") {
-    return Unimplemented(fmt::format(
-        "config.json: problem_type '{}' is not supported; only single_label_classification",
-        problem));
-  }
-  if (json.Members("id2label") != config.labels) return OkStatus();
-  for (int64_t i = 0; i < config.labels; ++i) {
-    std::string name;
-    MW_TRY(json.Read(fmt::format("id2label.{}", i), name));
-    config.label_names.push_back(std::move(name));
-  }
-  return OkStatus();
+  return ReadLabels(json, config.labels, config.label_names);
 }
 
 Status ReadBert(const HfConfig& json, BertConfig& config) {
@@ -87,17 +73,7 @@ void WriteBert(const BertConfig& config, HfWriter& json) {
   } else {
     json.Set("classifier_dropout", config.classifier_dropout);
   }
-  if (!classifies) return;
-  json.Remove("num_labels");
-  json.Clear("id2label");
-  json.Clear("label2id");
-  for (int64_t i = 0; i < config.labels; ++i) {
-    const bool named = static_cast<int64_t>(config.label_names.size()) == config.labels;
-    const std::string name =
-        named ? config.label_names[static_cast<size_t>(i)] : fmt::format("LABEL_{}", i);
-    json.Set(fmt::format("id2label.{}", i), name.c_str());
-    if (name.find('.') == std::string::npos) json.Set("label2id." + name, i);
-  }
+  if (classifies) WriteLabels(config.labels, config.label_names, json);
 }
 
 FamilyRow<BertConfig> BertRow() {

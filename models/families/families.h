@@ -17,6 +17,7 @@ Family Gpt2Family();
 std::vector<Family> DecoderFamilies();
 Family BertFamily();
 Family T5Family();
+Family VitFamily();
 std::vector<Family> MixtureFamilies();
 
 // The curve of an MLP under `key`; `usual` where it is absent. Errors: as ParseActivation.

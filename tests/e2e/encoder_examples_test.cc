@@ -18,8 +18,10 @@ class EncoderExamples : public FaultFixture {
   // A copy of the example beside its data: rows are kept beside the texts.
   std::string Copy(const std::string& name) {
     const std::string folder = MESHWRIGHT_SOURCE_DIR "/examples/";
-    for (const char* ending : {".toml", ".jsonl"}) {
-      std::filesystem::copy(folder + name + ending, cluster().File(name + ending));
+    for (const char* ending : {".toml", ".jsonl", ""}) {
+      if (!std::filesystem::exists(folder + name + ending)) continue;
+      std::filesystem::copy(folder + name + ending, cluster().File(name + ending),
+                            std::filesystem::copy_options::recursive);
     }
     return cluster().File(name + ".toml");
   }
@@ -57,6 +59,15 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
       2, "t5-pairs", 2.0,
       {"parallelism.pipeline_parallel_degree=2", "training.steps=100", "checkpoint.enable=true"});
   EXPECT_THAT(pairs.layout, HasSubstr("pipeline=2"));
+  const client::JobInfo images =
+      Train(3, "vit-shapes", 0.5,
+            {"parallelism.data_parallel_replicate_degree=2", "checkpoint.enable=true"});
+  EXPECT_THAT(images.layout, HasSubstr("data=2"));
+  const std::string vision = cluster().File("vision");
+  TextOf({"--address", cluster().address(), "checkpoint", "export", "3", vision});
+  EXPECT_THAT(ReadFile(vision + "/config.json").value_or(""), HasSubstr("\"patch_size\": 6"));
+  EXPECT_THAT(ReadFile(vision + "/preprocessor_config.json").value_or(""),
+              HasSubstr("\"height\": 24"));
   const std::string folder = cluster().File("export");
   const std::string exported =
       TextOf({"--address", cluster().address(), "checkpoint", "export", "2", folder});

@@ -34,6 +34,7 @@ constexpr int64_t kTruthBatch = 4;
 constexpr int64_t kTruthVocabulary = 32;
 constexpr int64_t kTruthTargetTokens = 6;
 constexpr int64_t kTruthLabels = 3;
+constexpr int64_t kTruthColours = 256;
 
 // In [-1, 1): a hash of the name and the place.
 double TruthNumber(const std::string& salted, int64_t place) {
@@ -75,6 +76,10 @@ void FillTruthRow(const std::string& source, int64_t sample, std::span<int32_t> 
     if (source == "tokens/tokens" || source == "tokens/source") value = text;
     if (source == "tokens/types") value = 2 * i >= tokens && text != 0 ? 1 : 0;
     if (source == "tokens/label") value = static_cast<int32_t>((sample * 7 + 3) / 2 % kTruthLabels);
+    if (source == "tokens/pixels") {
+      value =
+          static_cast<int32_t>((sample * 31 + i * i * 7 + i * (3 + sample) + 5) % kTruthColours);
+    }
     if (source == "tokens/target") value = TruthText(sample + 100, i, tokens, sample % 4);
     row[static_cast<size_t>(i)] = value;
   }

@@ -101,5 +101,9 @@ def row_cases():
         ("bert-classifier", dict(bert, pad_token_id=0, architectures=["BertForSequenceClassification"],
                                  hidden_act="gelu_new", id2label=labels, label2id={n: int(i) for i, n in labels.items()})),
         ("t5", dict(t5)),
+        ("vit", dict(model_type="vit", image_size=12, patch_size=4, num_channels=3, hidden_size=16, intermediate_size=24,
+                     num_hidden_layers=2, num_attention_heads=4, id2label=labels,
+                     label2id={n: int(i) for i, n in labels.items()}, image_mean=[0.5, 0.25, 0.75],
+                     image_std=[0.5, 0.75, 0.25])),
         ("t5-gated", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=1)),
     ]

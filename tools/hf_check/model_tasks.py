@@ -4,7 +4,8 @@
     causal    windows of tokens                                of each next token
     masked    the same; every token is seen                    of each next token, as good as any
     labelled  "tokens" with padding behind, "types", "label"   of the label
-    pairs     "source" and "target" with padding behind        of the target's tokens"""
+    pairs     "source" and "target" with padding behind        of the target's tokens
+    images    "pixels" from 0 to 255, "label"                  of the label"""
 
 import torch
 import transformers
@@ -15,6 +16,8 @@ TOKENS, TARGET_TOKENS, VOCABULARY = 8, 6, 32
 def kind_of(config):
     if config["model_type"] == "t5":
         return "pairs"
+    if config["model_type"] == "vit":
+        return "images"
     if config["model_type"] != "bert":
         return "causal"
     return "labelled" if "ForSequenceClassification" in config.get("architectures", [""])[0] else "masked"
@@ -23,7 +26,7 @@ def kind_of(config):
 def auto_of(config):
     return {"causal": transformers.AutoModelForCausalLM, "masked": transformers.AutoModelForMaskedLM,
             "labelled": transformers.AutoModelForSequenceClassification,
-            "pairs": transformers.AutoModelForSeq2SeqLM}[kind_of(config)]
+            "pairs": transformers.AutoModelForSeq2SeqLM, "images": transformers.AutoModelForImageClassification}[kind_of(config)]
 
 
 def window(number):
@@ -39,6 +42,14 @@ def text(number, tokens, padding):
     return torch.where(place < tokens - padding, row, 0)
 
 
+def image(number, config):
+    """Pixels of [channels, side, side]."""
+    side = config["image_size"]
+    place = torch.arange(config["num_channels"] * side * side)
+    pixels = (number * 31 + place * place * 7 + place * (3 + number) + 5) % 256
+    return pixels.reshape(config["num_channels"], side, side)
+
+
 def label_of(number, labels):
     return (number * 7 + 3) // 2 % labels
 
@@ -52,6 +63,11 @@ def logits_of(config, model, rows):
     if kind in ("causal", "masked"):
         more = dict(use_cache=False) if kind == "causal" else {}
         return model(input_ids=stacked(window, rows)[:, :-1], **more).logits
+    if kind == "images":
+        pixels = stacked(lambda row: image(row, config), rows).double() / 255
+        by = [torch.tensor(config.get(key, [0.5] * config["num_channels"])).double()[:, None, None]
+              for key in ("image_mean", "image_std")]
+        return model(pixel_values=(pixels - by[0]) / by[1]).logits
     source = stacked(lambda row: text(row, TOKENS, row % 3), rows)
     seen = (source != 0).long()
     if kind == "labelled":
@@ -64,7 +80,7 @@ def logits_of(config, model, rows):
 def loss_of(config, model, rows):
     kind = kind_of(config)
     logits = logits_of(config, model, rows)
-    if kind == "labelled":
+    if kind in ("labelled", "images"):
         labels = torch.tensor([label_of(row, logits.shape[-1]) for row in rows])
     elif kind == "pairs":
         target = stacked(lambda row: text(row + 100, TARGET_TOKENS, row % 4), rows)

@@ -116,6 +116,37 @@ TEST(BertFolder, RefusesWhatIsNotBuilt) {
   EXPECT_THAT(ErrorOf(MakeModel(spec)), HasSubstr("mask_token is 103"));
 }
 
+constexpr char kVitSizes[] =
+    R"("model_type":"vit","image_size":32,"patch_size":8,"hidden_size":32,"intermediate_size":64,)"
+    R"("num_hidden_layers":2,"num_attention_heads":4)";
+
+TEST(VitFolder, HasImagesAndClasses) {
+  const auto model = OfFolder(kVitSizes, R"("id2label":{"0":"cat","1":"owl"},)"
+                                         R"("image_mean":[0.1,0.2,0.3],"image_std":[1,2,3])");
+  ASSERT_TRUE(model.has_value()) << model.error();
+  EXPECT_EQ(model->rows.kind, SampleKind::kImage);
+  EXPECT_EQ(model->rows.image, 32);
+  EXPECT_EQ(model->rows.channels, 3);
+  EXPECT_EQ(model->rows.label_names, (std::vector<std::string>{"cat", "owl"}));
+  // Patches 3 x 8 x 8, 16 of them and one more; two layers; the classes.
+  const int64_t layer = 4 * 32 * 32 + 4 * 32 + 2 * 32 * 64 + 64 + 32 + 4 * 32;
+  EXPECT_EQ(model->param_count, 192 * 32 + 32 + 18 * 32 + 2 * layer + 2 * 32 + 32 * 2 + 2);
+  for (const char* kept : {"ViTForImageClassification", "image_mean", "\"owl\""}) {
+    EXPECT_THAT(model->hf_config, HasSubstr(kept));
+  }
+  EXPECT_EQ(OfFolder(kVitSizes, "", {.labels = 7})->rows.labels, 7);
+}
+
+TEST(VitFolder, RefusesWhatDoesNotFit) {
+  EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, "", {.patch = 5})),
+              HasSubstr("patches divide the image"));
+  EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, "", {.labels = 1})), HasSubstr("n_labels is 1"));
+  EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, "", {.mask_token = 1})), HasSubstr("mask_token"));
+  EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, R"("image_mean":[0.5])")),
+              HasSubstr("image_mean has 1 numbers for 3 channels"));
+  EXPECT_THAT(ErrorOf(MakeModel({.name = "gpt2", .patch = 4})), HasSubstr("patch_size"));
+}
+
 // Windows of tokens train it, and it is asked about whole rows.
 TEST(BertFolder, IsAskedWithoutLabels) {
   const auto masked = OfFolder(kBertSizes, "");
