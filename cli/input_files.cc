@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/job_data.h"
 #include "config/data_rows.h"
+#include "config/data_sets.h"
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"
@@ -26,7 +27,8 @@ Status CheckInputData(const config::JobConfig& config, const ir::DataStream& dat
 }
 
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) {
-  if (config.dataset_path.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const auto sets, config::TrainingSets(config));
+  if (sets.empty()) return OkStatus();
   // Making tokens may take hours, and a dry run is to take none: `submit` makes and checks them.
   if (config::IsTokenized(config)) {
     const Result<std::string> tokenizer = TokenizerOf(config);

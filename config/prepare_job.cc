@@ -103,8 +103,10 @@ namespace {
 // Everything but programs.
 client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
+  ir::OptimizerSpec optimizer = config.optimizer;
+  optimizer.moments_dtype = DTypeOf(config.moments_dtype);
   builder.Train(config.train)
-      .Optimizer(config.optimizer)
+      .Optimizer(std::move(optimizer))
       .Parallel(config.parallel)
       .Data(config.data)
       .DType(DTypeOf(config.dtype))

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "ir/gpu_support.h"
+#include "ir/metric.h"
 #include "ir/program_outputs.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
@@ -320,10 +321,19 @@ Status CheckParallel(const ParallelSpec& parallel) {
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion") {
-    return InvalidField("optimizer.name",
-                        fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
+  static constexpr const char* kNames[] = {"adamw", "sgd", "lion", "adafactor"};
+  if (std::find(std::begin(kNames), std::end(kNames), optimizer.name) == std::end(kNames)) {
+    return InvalidField("optimizer.name", fmt::format("is '{}'; known: {}", optimizer.name,
+                                                      fmt::join(kNames, ", ")));
   }
+  if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
+    return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
+  }
+  if (optimizer.moments_dtype == DType::kBF16 && optimizer.name == "adafactor") {
+    return InvalidField("optimizer.moments_dtype", "is bfloat16, and adafactor keeps no moments");
+  }
+  MW_TRY(CheckRange("optimizer.decay_rate", optimizer.decay_rate, 0, 1));
+  MW_TRY(CheckRange("optimizer.clip_threshold", optimizer.clip_threshold, 1e-6, 1e6));
   if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
       optimizer.schedule != "cosine") {
     return InvalidField(
@@ -461,6 +471,10 @@ Status CheckCheckpoint(const JobRequest& job) {
   if (!IsFloating(spec.export_dtype)) {
     return InvalidField("checkpoint.export_dtype", "is no type of floats");
   }
+  if (!spec.keep_best.empty()) {
+    if (!spec.enable) return InvalidField("checkpoint.keep_best", "needs checkpoint.enable = true");
+    MW_TRY(CheckMetric(job, "checkpoint.keep_best", spec.keep_best));
+  }
   if (job.start.empty()) return OkStatus();
   MW_TRY(CheckFolder(job.start.checkpoint).WithContext("the checkpoint to go on from"));
   if (job.driver.kind != DriverKind::kTrain) {
@@ -472,6 +486,20 @@ Status CheckCheckpoint(const JobRequest& job) {
                                    job.train.steps, job.start.step));
   }
   return OkStatus();
+}
+
+Status CheckEarlyStop(const JobRequest& job) {
+  const int64_t patience = job.train.early_stop_patience;
+  if (patience < 0 || patience > kMaxSteps) {
+    return InvalidField("train.early_stop_patience",
+                        fmt::format("is {}; it counts validations", patience));
+  }
+  if (patience == 0) return OkStatus();
+  if (job.train.validate_every == 0) {
+    return InvalidField("train.early_stop_patience",
+                        "needs validations during the run (validation.interval)");
+  }
+  return CheckMetric(job, "train.early_stop_metric", job.train.early_stop_metric);
 }
 
 }  // namespace
@@ -501,6 +529,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckOutputsRead(job));
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckCheckpoint(job));
+  MW_TRY(CheckEarlyStop(job));
   MW_TRY(CheckFaultTolerance(job.fault_tolerance));
   MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));
@@ -550,6 +579,9 @@ std::string WhyNotOnGpus(const JobRequest& job) {
   if (job.parallel.schedule.ends_with("-vocab")) {
     return fmt::format("GPUs look up no labels that may be ignored, as schedule '{}' does",
                        job.parallel.schedule);
+  }
+  if (job.trained() != nullptr && job.optimizer.moments_dtype == DType::kBF16) {
+    return "kernels of GPUs renew moments in f32 (optimizer.moments_dtype)";
   }
   for (const JobProgram& program : job.programs) {
     const std::string why = WhyNotOnGpus(program.graph);

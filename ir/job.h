@@ -111,6 +111,9 @@ struct TrainSpec {
   DType compute_dtype = DType::kF32;
   // GPUs round the operands of f32 products to the 19 bits that their tensor cores take.
   bool tf32 = false;
+  // Validations without a better one, behind which the job ends; 0: it never does.
+  int64_t early_stop_patience = 0;
+  std::string early_stop_metric = "validation_loss";  // ir/metric.h
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 

@@ -114,7 +114,7 @@ void AddLosses(KernelRows& rows) {
     Row(rows, op) = {reference::MakeHeadLoss, cpu::MakeHeadLoss, cuda::MakeHeadLoss, kHalves};
   }
   for (const Op op : {Op::kAdamW, Op::kSgd}) {
-    Row(rows, op) = {reference::MakeOptimizer, cpu::MakeOptimizer, cuda::MakeOptimizer};
+    Row(rows, op) = {reference::MakeOptimizer, cpu::MakeOptimizer, cuda::MakeOptimizer, kHalves};
   }
   Row(rows, Op::kClipMultiplier) = {reference::MakeOptimizer, nullptr, cuda::MakeOptimizer};
 }

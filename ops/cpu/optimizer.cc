@@ -1,4 +1,8 @@
 // adamw and sgd: one pass over parameters, gradients and state.
+#include <algorithm>
+#include <cstdint>
+
+#include "base/half.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vec_rows.h"
 #include "ops/optimizer_math.h"
@@ -7,18 +11,67 @@
 namespace meshwright::ops::cpu {
 namespace {
 
+// Moments in bf16 are widened, renewed and rounded so many at a time.
+constexpr int64_t kMomentBlock = 512;
+
+bool HasHalfMoments(const KernelSpec& spec) { return spec.outputs[1].dtype == ir::DType::kBF16; }
+
+// Elements of a moment as f32: where they lie, or a copy of those in bf16.
+class MomentBlock {
+ public:
+  MomentBlock(const Inputs& inputs, const Outputs& outputs, size_t input, size_t output, bool half)
+      : half_(half) {
+    if (half_) {
+      from16_ = inputs[input].as<uint16_t>();
+      to16_ = outputs[output].as<uint16_t>();
+    } else {
+      from_ = inputs[input].as<float>();
+      to_ = outputs[output].as<float>();
+    }
+  }
+  const float* Read(int64_t begin, int64_t count) {
+    if (!half_) return from_ + begin;
+    for (int64_t i = 0; i < count; ++i) block_[i] = Bf16ToFloat(from16_[begin + i]);
+    return block_;
+  }
+  float* Target(int64_t begin) { return half_ ? block_ : to_ + begin; }
+  void Write(int64_t begin, int64_t count) {
+    if (!half_) return;
+    for (int64_t i = 0; i < count; ++i) to16_[begin + i] = FloatToBf16(block_[i]);
+  }
+
+ private:
+  const bool half_;
+  const uint16_t* from16_ = nullptr;
+  uint16_t* to16_ = nullptr;
+  const float* from_ = nullptr;
+  float* to_ = nullptr;
+  float block_[kMomentBlock] = {};
+};
+
+// Calls renew(begin, count) for blocks of [begin, end): all at once where nothing is widened.
+template <typename Renew>
+void ForBlocks(int64_t begin, int64_t end, bool half, const Renew& renew) {
+  const int64_t most = half ? kMomentBlock : std::max<int64_t>(1, end - begin);
+  for (int64_t at = begin; at < end; at += most) renew(at, std::min(most, end - at));
+}
+
 KernelResult MakeAdamW(const KernelSpec& spec) {
-  return MakeFunctionKernel([config = AdamWConfig::From(spec.attrs)](const RunContext& context,
-                                                                     Inputs inputs,
-                                                                     Outputs outputs) -> Status {
+  return MakeFunctionKernel([config = AdamWConfig::From(spec.attrs), half = HasHalfMoments(spec)](
+                                const RunContext& context, Inputs inputs,
+                                Outputs outputs) -> Status {
     const AdamWStep step = config.At(context.step, static_cast<double>(*inputs[5].as<float>()),
                                      static_cast<double>(*inputs[4].as<float>()));
     ParallelRange(context, inputs[0].elements(), kElementGrain, [&](int64_t begin, int64_t end) {
-      VecAdamW({inputs[0].as<float>() + begin, inputs[1].as<float>() + begin,
-                inputs[2].as<float>() + begin, inputs[3].as<float>() + begin,
-                outputs[0].as<float>() + begin, outputs[1].as<float>() + begin,
-                outputs[2].as<float>() + begin},
-               step, end - begin);
+      MomentBlock m(inputs, outputs, 2, 1, half);
+      MomentBlock v(inputs, outputs, 3, 2, half);
+      ForBlocks(begin, end, half, [&](int64_t at, int64_t count) {
+        VecAdamW({inputs[0].as<float>() + at, inputs[1].as<float>() + at, m.Read(at, count),
+                  v.Read(at, count), outputs[0].as<float>() + at, m.Target(at), v.Target(at)},
+                 step, count);
+        m.Write(at, count);
+        v.Write(at, count);
+      });
     });
     return {};
   });
@@ -27,14 +80,18 @@ KernelResult MakeAdamW(const KernelSpec& spec) {
 KernelResult MakeSgd(const KernelSpec& spec) {
   const float momentum = static_cast<float>(spec.attrs.Real("momentum"));
   const float decay = static_cast<float>(spec.attrs.Real("weight_decay"));
-  return MakeFunctionKernel([momentum, decay](const RunContext& context, Inputs inputs,
-                                              Outputs outputs) -> Status {
+  return MakeFunctionKernel([momentum, decay, half = HasHalfMoments(spec)](
+                                const RunContext& context, Inputs inputs,
+                                Outputs outputs) -> Status {
     const SgdStep step{*inputs[3].as<float>(), *inputs[4].as<float>(), momentum, decay};
     ParallelRange(context, inputs[0].elements(), kElementGrain, [&](int64_t begin, int64_t end) {
-      VecSgd({inputs[0].as<float>() + begin, inputs[1].as<float>() + begin,
-              inputs[2].as<float>() + begin, outputs[0].as<float>() + begin,
-              outputs[1].as<float>() + begin},
-             step, end - begin);
+      MomentBlock m(inputs, outputs, 2, 1, half);
+      ForBlocks(begin, end, half, [&](int64_t at, int64_t count) {
+        VecSgd({inputs[0].as<float>() + at, inputs[1].as<float>() + at, m.Read(at, count),
+                outputs[0].as<float>() + at, m.Target(at)},
+               step, count);
+        m.Write(at, count);
+      });
     });
     return {};
   });
@@ -54,18 +111,21 @@ void LionRow(const SgdRow& row, const SgdStep& step, float sign_beta, int64_t co
 }
 
 KernelResult MakeLion(const KernelSpec& spec) {
-  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs)](const RunContext& context,
-                                                                   Inputs inputs,
-                                                                   Outputs outputs) -> Status {
+  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs), half = HasHalfMoments(spec)](
+                                const RunContext& context, Inputs inputs,
+                                Outputs outputs) -> Status {
     const SgdStep step{*inputs[3].as<float>(), *inputs[4].as<float>(),
                        static_cast<float>(config.momentum),
                        static_cast<float>(config.weight_decay)};
     const auto beta = static_cast<float>(config.sign_beta);
     ParallelRange(context, inputs[0].elements(), kElementGrain, [&](int64_t begin, int64_t end) {
-      LionRow({inputs[0].as<float>() + begin, inputs[1].as<float>() + begin,
-               inputs[2].as<float>() + begin, outputs[0].as<float>() + begin,
-               outputs[1].as<float>() + begin},
-              step, beta, end - begin);
+      MomentBlock m(inputs, outputs, 2, 1, half);
+      ForBlocks(begin, end, half, [&](int64_t at, int64_t count) {
+        LionRow({inputs[0].as<float>() + at, inputs[1].as<float>() + at, m.Read(at, count),
+                 outputs[0].as<float>() + at, m.Target(at)},
+                step, beta, count);
+        m.Write(at, count);
+      });
     });
     return {};
   });
@@ -74,6 +134,7 @@ KernelResult MakeLion(const KernelSpec& spec) {
 }  // namespace
 
 KernelResult MakeOptimizer(const KernelSpec& spec) {
+  if (spec.outputs[0].dtype != ir::DType::kF32) return KernelResult(nullptr);
   if (spec.op == ir::Op::kAdamW) return MakeAdamW(spec);
   return SgdConfig::From(spec.attrs).by_sign() ? MakeLion(spec) : MakeSgd(spec);
 }
