@@ -402,9 +402,9 @@ std::string CheckSubmit(const SubmitArgs& submit) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",   "submit",     "jobs",      "logs",   "wait",
-      "cancel",   "plan",     "verify",     "pause",     "resume", "predict",
-      "generate", "eval",     "evaluate", "checkpoint", "tokenizer", "adapter"};
+      "up",       "status", "submit",   "jobs",       "logs",      "wait",
+      "cancel",   "plan",   "verify",   "pause",      "resume",    "predict",
+      "generate", "eval",   "evaluate", "checkpoint", "tokenizer", "adapter"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -453,9 +453,9 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
   AddGlobal(app, storage);
   AddCluster(app, storage);
-  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval, storage.evaluate,
-                storage.checkpoint, storage.logs, storage.cancel, storage.pause, storage.resume,
-                storage.wait});
+  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval,
+                storage.evaluate, storage.checkpoint, storage.logs, storage.cancel, storage.pause,
+                storage.resume, storage.wait});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

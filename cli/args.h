@@ -229,9 +229,9 @@ struct StatusArgs {};
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, GenerateArgs, ChatArgs, EvalArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
-                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
-                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs>;
+                 PredictArgs, GenerateArgs, ChatArgs, EvalArgs, EvaluateArgs, CheckpointArgs,
+                 JobsArgs, LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
+                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs>;
 
 struct Invocation {
   GlobalArgs global;

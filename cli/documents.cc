@@ -112,9 +112,9 @@ DocumentMaker DocumentMaker::OfBytes() && {
 }
 
 void DocumentMaker::SetIdentity(const std::string& files) {
-  identity_ = fmt::format("{}\n{}\n{}\n{}\n{}\n", kMadeBy, rules_.format, files,
-                          separator_ ? int64_t{*separator_} : -1,
-                          rules_.answers ? "answers" : "all");
+  identity_ =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n", kMadeBy, rules_.format, files,
+                  separator_ ? int64_t{*separator_} : -1, rules_.answers ? "answers" : "all");
 }
 
 Result<std::vector<uint32_t>> DocumentMaker::Encode(std::string_view text) const {
@@ -170,9 +170,8 @@ Result<Document> DocumentMaker::OfMessages(std::string_view line) const {
   if (ordered.contains("tools") && ordered["tools"].is_array()) {
     request.tools = ordered["tools"].dump();
   }
-  MW_ASSIGN_OR_RETURN(
-      const tokenizer::RenderedTemplate made,
-      rules_.answers ? chat_->RenderWithAnswers(request) : chat_->Render(request));
+  MW_ASSIGN_OR_RETURN(const tokenizer::RenderedTemplate made,
+                      rules_.answers ? chat_->RenderWithAnswers(request) : chat_->Render(request));
   return OfAnswers(made.text, made.generated);
 }
 

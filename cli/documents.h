@@ -28,10 +28,10 @@
 namespace meshwright::cli {
 
 struct DocumentRules {
-  std::string format = "text";       // or "jsonl"
-  std::string tokenizer;             // a file, or the folder of a model; empty: tokens are bytes
-  std::optional<int64_t> separator;  // else the tokenizer's end of a text; none where it has none
-  bool answers = false;              // only answers are learned
+  std::string format = "text";  // or "jsonl"
+  std::string tokenizer = {};   // a file, or the folder of a model; empty: tokens are bytes
+  std::optional<int64_t> separator = {};  // else the tokenizer's end of a text, if it has one
+  bool answers = false;                   // only answers are learned
 };
 
 struct Document {
@@ -80,7 +80,6 @@ class DocumentMaker {
 std::string FolderOfTokenizer(const std::string& path);
 
 // The token that ends a text by tokenizer_config.json, else by its usual names.
-std::optional<uint32_t> EndOfText(const std::string& folder,
-                                  const tokenizer::Tokenizer& tokenizer);
+std::optional<uint32_t> EndOfText(const std::string& folder, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace meshwright::cli

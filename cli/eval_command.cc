@@ -63,10 +63,10 @@ Result<Asked> OpenJob(client::Client& client, const EvalArgs& args) {
   }
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(id));
   if (description.job.config_text.empty()) {
-    return Fail(FailedPrecondition(
-        fmt::format("job {} was made by a program, not a job file; `meshwright evaluate {}` has the "
-                    "loss on its validation data",
-                    id, id)));
+    return Fail(FailedPrecondition(fmt::format(
+        "job {} was made by a program, not a job file; `meshwright evaluate {}` has the "
+        "loss on its validation data",
+        id, id)));
   }
   config::ConfigSource source;
   source.text = description.job.config_text;
@@ -117,7 +117,7 @@ Result<Asked> OpenFolder(client::Client& client, const EvalArgs& args) {
 Result<EvalData> ReadData(const EvalArgs& args, const Asked& asked) {
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.data));
   DocumentRules rules;
-  rules.format = !args.format.empty()                                                 ? args.format
+  rules.format = !args.format.empty()                                            ? args.format
                  : args.data.ends_with(".jsonl") || args.data.ends_with(".json") ? "jsonl"
                                                                                  : "text";
   rules.tokenizer = asked.tokenizer;
@@ -143,7 +143,8 @@ Result<EvalData> ReadData(const EvalArgs& args, const Asked& asked) {
 }
 
 // Rows [first, first + batch); behind the last one there are empty ones.
-client::Feeds FeedsOf(const EvalData& data, size_t first, const EvalArgs& args, const Asked& asked) {
+client::Feeds FeedsOf(const EvalData& data, size_t first, const EvalArgs& args,
+                      const Asked& asked) {
   const auto width = static_cast<size_t>(asked.positions);
   const ir::Dims dims = {args.batch, asked.positions};
   std::vector<int32_t> tokens(static_cast<size_t>(args.batch) * width, 0);
@@ -223,10 +224,11 @@ void Print(const EvalArgs& args, const std::vector<MetricValue>& metrics, bool j
 
 Result<int> Eval(const EvalArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
-  MW_ASSIGN_OR_RETURN(const Asked asked, IsJobId(args.model) ? OpenJob(*client, args)
-                                                             : OpenFolder(*client, args));
+  MW_ASSIGN_OR_RETURN(const Asked asked,
+                      IsJobId(args.model) ? OpenJob(*client, args) : OpenFolder(*client, args));
   Result<EvalData> data = ReadData(args, asked);
-  if (data.has_value() && data->rows.empty()) data = Fail(InvalidArgument("it has no token to score"));
+  if (data.has_value() && data->rows.empty())
+    data = Fail(InvalidArgument("it has no token to score"));
   if (!data.has_value()) {
     MW_TRY(asked.session->Close());
     return Fail(data.error().WithContext(args.data));

@@ -15,8 +15,9 @@ namespace {
 
 // Characters, not bytes, as Python counts a text.
 double CharactersOf(std::string_view text) {
-  return static_cast<double>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<double>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 // The first line, which goes from the text.
@@ -39,9 +40,9 @@ Result<size_t> AnswerOf(const nlohmann::json& object, const std::vector<std::str
     const auto at = std::find(choices.begin(), choices.end(), answer->get<std::string>());
     if (at != choices.end()) return static_cast<size_t>(at - choices.begin());
   }
-  return Fail(InvalidArgument(
-      fmt::format("\"answer\" is {}, and there are {} choices, counted from 0", answer->dump(),
-                  choices.size())));
+  return Fail(
+      InvalidArgument(fmt::format("\"answer\" is {}, and there are {} choices, counted from 0",
+                                  answer->dump(), choices.size())));
 }
 
 // The row of a prompt and what is behind it.
@@ -55,7 +56,8 @@ Result<EvalRow> RowOf(std::string prompt, std::string choice, const EncodeText& 
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> all, encode(prompt + choice));
   if (before.empty()) {
     if (!rules.prefix) {
-      return Fail(InvalidArgument("has an empty prompt, and the model has no token that begins a text"));
+      return Fail(
+          InvalidArgument("has an empty prompt, and the model has no token that begins a text"));
     }
     before.push_back(*rules.prefix);
     all.insert(all.begin(), *rules.prefix);
@@ -92,8 +94,8 @@ Status AddQuestion(std::string_view line, const EncodeText& encode, const EvalRu
   question.first = data.rows.size();
   MW_ASSIGN_OR_RETURN(question.answer, AnswerOf(object, choices));
   for (const std::string& choice : choices) {
-    MW_ASSIGN_OR_RETURN(EvalRow row, RowOf(prompt->get<std::string>(), rules.delimiter + choice,
-                                           encode, rules));
+    MW_ASSIGN_OR_RETURN(EvalRow row,
+                        RowOf(prompt->get<std::string>(), rules.delimiter + choice, encode, rules));
     data.rows.push_back(std::move(row));
     question.lengths.push_back(std::max(1.0, CharactersOf(choice)));
   }
@@ -117,9 +119,8 @@ std::vector<MetricValue> ChoiceMetrics(const EvalData& data, const std::vector<R
     by_character += ChoiceOf(question, scores, true) == question.answer ? 1 : 0;
   }
   const auto count = static_cast<double>(data.questions.size());
-  return {{"questions", count, {}},
-          Share("acc", hits, count),
-          Share("acc_norm", by_character, count)};
+  return {
+      {"questions", count, {}}, Share("acc", hits, count), Share("acc_norm", by_character, count)};
 }
 
 }  // namespace
@@ -171,8 +172,8 @@ size_t ChoiceOf(const Question& question, const std::vector<RowScore>& scores, b
   size_t best = 0;
   double best_score = 0;
   for (size_t i = 0; i < question.lengths.size(); ++i) {
-    const double score = scores[question.first + i].log_likelihood /
-                         (by_character ? question.lengths[i] : 1.0);
+    const double score =
+        scores[question.first + i].log_likelihood / (by_character ? question.lengths[i] : 1.0);
     if (i > 0 && !(score > best_score)) continue;
     best = i;
     best_score = score;

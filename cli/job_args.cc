@@ -184,8 +184,7 @@ void AddWriting(CLI::App* generate, GenerateArgs& args) {
       ->capture_default_str();
 }
 
-constexpr char kModel[] =
-    "A Hugging Face folder with its tokenizer, or the id of a job";
+constexpr char kModel[] = "A Hugging Face folder with its tokenizer, or the id of a job";
 
 void AddGenerate(CLI::App& app, GenerateArgs& args) {
   CLI::App* generate = app.add_subcommand("generate", "Text by a model, behind a prompt");

@@ -31,7 +31,8 @@ struct JobCommands {
   ResumeArgs& resume;
   WaitArgs& wait;
 };
-// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait.
+// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, logs, cancel, pause, resume,
+// wait.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

@@ -13,9 +13,9 @@
 
 namespace meshwright::cli {
 
-// The tokenizer with which the job's text became tokens: a file, or the folder of a model. None: its
-// data are bytes. Errors: kInvalidArgument: its data are tokens whose tokenizer it does not name;
-// kNotFound: that is not on this machine.
+// The tokenizer with which the job's text became tokens: a file, or the folder of a model. None:
+// its data are bytes. Errors: kInvalidArgument: its data are tokens whose tokenizer it does not
+// name; kNotFound: that is not on this machine.
 Result<std::optional<std::string>> TokenizerOfJob(const ir::JobRequest& job, int64_t id);
 
 // Errors: as above, and those of Tokenizer::Load.

@@ -115,7 +115,9 @@ class Work {
     hash.Update(part.last ? "last\n" : "\n");
     hash.Update(TextOf(part));
     return fmt::format("{}/{}.{}", request_.cache, hash.HexDigest().substr(0, kPartNameLength),
-                       request_.rows ? "safetensors" : wide_ ? "u32" : "u16");
+                       request_.rows ? "safetensors"
+                       : wide_       ? "u32"
+                                     : "u16");
   }
 
   Status Write(const std::string& path, const std::vector<Document>& documents) const {

@@ -76,8 +76,8 @@ void RowPacker::Pad() {
 Status RowPacker::Write(const std::string& path) const {
   MW_CHECK(rows() > 0) << "no rows for " << path;
   const ir::TensorType type{ir::DType::kI32, {rows(), shape_.tokens}};
-  std::vector<std::pair<const char*, const std::vector<int32_t>*>> fields = {
-      {"tokens", &tokens_}, {"labels", &labels_}};
+  std::vector<std::pair<const char*, const std::vector<int32_t>*>> fields = {{"tokens", &tokens_},
+                                                                             {"labels", &labels_}};
   if (shape_.packed) {
     fields.emplace_back("segments", &segments_);
     fields.emplace_back("positions", &positions_);

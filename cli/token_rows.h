@@ -60,8 +60,8 @@ class RowPacker {
   const RowShape shape_;
   // Per row and token.
   std::vector<int32_t> tokens_, labels_, segments_, positions_;
-  std::vector<size_t> used_;                     // tokens of each row
-  std::vector<int32_t> documents_;               // of each row
+  std::vector<size_t> used_;                       // tokens of each row
+  std::vector<int32_t> documents_;                 // of each row
   std::set<std::pair<size_t, size_t>> with_room_;  // room, row
 };
 

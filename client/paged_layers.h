@@ -1,9 +1,9 @@
 // What a model says of places in a text, in all of its programs alike.
 //
 // Where tokens are whole texts, one in each row, their places are those of the row; over pages
-// (client/paged_rows.h) and of documents that share a row they are told. Layers that say it with these functions, and with
-// Builder::Rotary and Builder::Attention, train and write by the same lines. Thread rule: one
-// thread.
+// (client/paged_rows.h) and of documents that share a row they are told. Layers that say it with
+// these functions, and with Builder::Rotary and Builder::Attention, train and write by the same
+// lines. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

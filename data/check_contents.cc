@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kBlockBytes = 1 << 20;
 constexpr int64_t kOverlapBytes = 16;
+constexpr const char* kLabels = "labels";
+constexpr int64_t kNotCounted = -100;  // a label that the loss leaves out
 
 // Up to 3 bytes of a character that began before.
 size_t Continuation(std::string_view text) {
@@ -81,6 +83,7 @@ class BlockCheck {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t token = WholeNumberAt(field_.element, bytes.data(), i);
       if (token >= 0 && token < rules_.vocabulary) continue;
+      if (token == kNotCounted && field_.name == kLabels) continue;
       return InvalidArgument(
           fmt::format("token file {}: token {} at position {} is outside the vocabulary of {}; the "
                       "file was made "
@@ -121,6 +124,29 @@ ir::DataField Flat(ir::DataField field) {
   return field;
 }
 
+// Whether its numbers are tokens: of records, those that a language model reads (client/trainer.h).
+bool HasTokens(const ir::DataStream& stream, const ir::DataField& field) {
+  if (stream.kind == ir::DataKind::kTokens) return true;
+  const bool whole = field.element != ir::Element::kBool && field.element <= ir::Element::kI64;
+  return whole && (field.name == "tokens" || field.name == kLabels);
+}
+
+Status CheckField(const ir::DataStream& stream, const ir::DataField& field,
+                  const ContentRules& rules) {
+  double total = 0;
+  for (const ir::FileRef& file : stream.files) total += static_cast<double>(file.blob.size_bytes);
+  const double share = static_cast<double>(rules.limit_bytes) / std::max(total, 1.0);
+  MW_ASSIGN_OR_RETURN(const auto files, FileSet::Open(stream.files, OpenLocal));
+  for (const auto* slices : {&field.slices, &field.validation}) {
+    for (const ir::DataSlice& slice : *slices) {
+      MW_ASSIGN_OR_RETURN(const auto map, files->Get(static_cast<size_t>(slice.file)));
+      const BlockCheck check(field, rules, *map, slice);
+      MW_TRY(CheckSlice(check, slice, field.item_bytes(), share));
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 int64_t FindInvalidUtf8(std::string_view text) {
@@ -144,24 +170,8 @@ int64_t FindInvalidUtf8(std::string_view text) {
 
 Status CheckContents(const ir::DataStream& stream, const ContentRules& rules) {
   MW_TRY(CheckEnough(stream, rules.sequence));
-  // Of records, those that a language model reads (client/trainer.h) have tokens in this field.
-  const ir::DataField* tokens =
-      stream.kind == ir::DataKind::kTokens ? &stream.fields[0] : stream.Find("tokens");
-  if (tokens == nullptr || tokens->element == ir::Element::kBool ||
-      tokens->element > ir::Element::kI64) {
-    return OkStatus();
-  }
-  double total = 0;
-  for (const ir::FileRef& file : stream.files) total += static_cast<double>(file.blob.size_bytes);
-  const double share = static_cast<double>(rules.limit_bytes) / std::max(total, 1.0);
-  MW_ASSIGN_OR_RETURN(const auto files, FileSet::Open(stream.files, OpenLocal));
-  const ir::DataField field = Flat(*tokens);
-  for (const auto* slices : {&field.slices, &field.validation}) {
-    for (const ir::DataSlice& slice : *slices) {
-      MW_ASSIGN_OR_RETURN(const auto map, files->Get(static_cast<size_t>(slice.file)));
-      const BlockCheck check(field, rules, *map, slice);
-      MW_TRY(CheckSlice(check, slice, field.item_bytes(), share));
-    }
+  for (const ir::DataField& field : stream.fields) {
+    if (HasTokens(stream, field)) MW_TRY(CheckField(stream, Flat(field), rules));
   }
   return OkStatus();
 }

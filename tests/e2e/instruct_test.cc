@@ -52,17 +52,17 @@ TEST_F(Instructions, AreLearntEvaluatedAndFollowed) {
   EXPECT_GT(all.at("loss").get<double>(), 2 * answers.at("loss").get<double>());
   EXPECT_GT(all.at("tokens").get<double>(), answers.at("tokens").get<double>());
 
-  const std::string questions = Write(
-      "questions.jsonl",
-      R"({"prompt":"<|user|>The lamp is red. What colour is it?<|end|><|assistant|>",)"
-      R"("choices":["Red.<|end|>","s-t-o-n-e.<|end|>"],"answer":0})"
-      "\n"
-      R"({"prompt":"<|user|>Spell stone.<|end|><|assistant|>",)"
-      R"("choices":["Red.<|end|>","s-t-o-n-e.<|end|>"],"answer":"s-t-o-n-e.<|end|>"})"
-      "\n");
+  const std::string questions =
+      Write("questions.jsonl",
+            R"({"prompt":"<|user|>The lamp is red. What colour is it?<|end|><|assistant|>",)"
+            R"("choices":["Red.<|end|>","s-t-o-n-e.<|end|>"],"answer":0})"
+            "\n"
+            R"({"prompt":"<|user|>Spell stone.<|end|><|assistant|>",)"
+            R"("choices":["Red.<|end|>","s-t-o-n-e.<|end|>"],"answer":"s-t-o-n-e.<|end|>"})"
+            "\n");
   const std::string samples = dir_.File("samples.jsonl");
-  const json chosen = json::parse(Run({"-o", "json", "eval", "1", "--data", questions,
-                                       "--delimiter", "", "--samples", samples}));
+  const json chosen = json::parse(Run(
+      {"-o", "json", "eval", "1", "--data", questions, "--delimiter", "", "--samples", samples}));
   EXPECT_EQ(chosen.at("questions"), 2);
   EXPECT_EQ(chosen.at("acc"), 1.0);
   EXPECT_TRUE(std::filesystem::exists(samples));

@@ -137,8 +137,7 @@ TEST_P(PackedRows, TrainWhatTheirDocumentsTrainAlone) {
   const auto alone = Run(JobOf(GetParam(), client::RowKind::kLabelled, kRows * kDocumentsOfRow), 1,
                          /*packed=*/false);
   ASSERT_TRUE(alone.has_value()) << alone.error();
-  const auto packed =
-      Run(JobOf(GetParam(), client::RowKind::kPacked, kRows), 1, /*packed=*/true);
+  const auto packed = Run(JobOf(GetParam(), client::RowKind::kPacked, kRows), 1, /*packed=*/true);
   ASSERT_TRUE(packed.has_value()) << packed.error();
   ExpectEqual(*alone, *packed, 1e-10, "packed");
 }
@@ -165,8 +164,9 @@ TEST_P(PackedRows, EveryLayoutEqualsOneDevice) {
     const std::string name =
         fmt::format("data={} context={} tensor={} pipeline={} microbatches={}", layout.data,
                     layout.context, layout.tensor, layout.pipeline, layout.microbatches);
-    const auto actual = Run(
-        job, static_cast<int>(layout.data * layout.context * layout.tensor * layout.pipeline), true);
+    const auto actual =
+        Run(job, static_cast<int>(layout.data * layout.context * layout.tensor * layout.pipeline),
+            true);
     ASSERT_TRUE(actual.has_value()) << name << ": " << actual.error();
     ExpectEqual(*expected, *actual, 1e-10, name);
   }

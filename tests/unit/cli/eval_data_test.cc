@@ -87,7 +87,8 @@ TEST(EvalData, ErrorsNameTheLine) {
   EXPECT_THAT(error("{\"prompt\":\"a\"}"), HasSubstr("needs \"prompt\""));
   EXPECT_THAT(error("{\"prompt\":\"a\",\"choices\":[\"b\"],\"answer\":1}"),
               HasSubstr("\"answer\" is 1, and there are 1 choices"));
-  EXPECT_THAT(error("{\"prompt\":\"\",\"choices\":[\"b\"],\"answer\":0}"), HasSubstr("empty prompt"));
+  EXPECT_THAT(error("{\"prompt\":\"\",\"choices\":[\"b\"],\"answer\":0}"),
+              HasSubstr("empty prompt"));
   EXPECT_TRUE(HasQuestions("\n{\"choices\":[]}"));
   EXPECT_FALSE(HasQuestions("{\"text\":\"choices\"}"));
 }

@@ -39,12 +39,11 @@ TEST(RowPacker, PutsWholeDocumentsWhereTheLeastRoomIsEnough) {
   packer.Add(Counting(50, 3));     // 2: row 2
   packer.Pad();
   ASSERT_EQ(packer.rows(), 3);
-  EXPECT_THAT(packer.tokens(), ElementsAre(10, 11, 12, 40, 41, 42, 20, 21, 22, 23, 24, 30, 50, 51,
-                                           0, 0, 0, 0));
+  EXPECT_THAT(packer.tokens(),
+              ElementsAre(10, 11, 12, 40, 41, 42, 20, 21, 22, 23, 24, 30, 50, 51, 0, 0, 0, 0));
   EXPECT_THAT(packer.labels(), ElementsAre(11, 12, 13, kNo, 42, 43, 21, 22, 23, 24, 25, 31, 51, 52,
                                            kNo, kNo, kNo, kNo));
-  EXPECT_THAT(packer.segments(),
-              ElementsAre(0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(packer.segments(), ElementsAre(0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 1, 1));
   EXPECT_THAT(packer.positions(),
               ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 0, 1, 2, 3));
 }
@@ -56,13 +55,12 @@ TEST(RowPacker, CutsLongDocumentsAndLosesNoLabel) {
   packer.Add(Counting(40, 1));     // no label at all
   packer.Pad();
   EXPECT_THAT(packer.tokens(), ElementsAre(10, 11, 12, 13, 14, 15, 16, 0, 0, 33, 0, 0));
-  EXPECT_THAT(packer.labels(),
-              ElementsAre(11, 12, 13, 14, 15, 16, 17, kNo, kNo, 34, kNo, kNo));
+  EXPECT_THAT(packer.labels(), ElementsAre(11, 12, 13, 14, 15, 16, 17, kNo, kNo, 34, kNo, kNo));
 }
 
 // Characters are tokens, "ab" is one, and "</s>" ends a text.
 std::string SomeTokenizer() {
-  const nlohmann::json vocabulary = {{"a", 0}, {"b", 1},  {"c", 2},    {"U", 3},
+  const nlohmann::json vocabulary = {{"a", 0}, {"b", 1}, {"c", 2},    {"U", 3},
                                      {"A", 4}, {"!", 5}, {"</s>", 6}, {"ab", 7}};
   return nlohmann::json{{"version", "1.0"},
                         {"added_tokens", nlohmann::json::array()},
@@ -158,7 +156,8 @@ TEST_F(Answers, AreRowsThatAJobReads) {
 
 TEST_F(Answers, TheJobKnowsItsTokenizer) {
   ir::JobRequest job;
-  job.config_text = "[training]\ndataset_format = \"jsonl\"\ntokenizer = \"" + folder_.path() + "\"\n";
+  job.config_text =
+      "[training]\ndataset_format = \"jsonl\"\ntokenizer = \"" + folder_.path() + "\"\n";
   EXPECT_EQ(TokenizerOfJob(job, 1).value().value_or(""), folder_.path());
   EXPECT_EQ(EndOfJobTexts(job, 1), 6);
   EXPECT_EQ(CodecOfJob(job, 1).value().Encode("ab").value(), std::vector<int32_t>{7});
