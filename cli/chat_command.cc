@@ -13,6 +13,7 @@
 #include "cli/chat_history.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/folder_job.h"
 #include "cli/interrupt_flag.h"
 #include "cli/text_writer.h"
 #include "tokenizer/chat_template.h"
@@ -160,8 +161,9 @@ Result<int> Chat(const ChatArgs& args, const GlobalArgs& global) {
   GenerateArgs open = args.generate;
   open.prompt = "a";  // stands for the first token of a conversation
   open.max_new_tokens = args.context - 1;
-  MW_ASSIGN_OR_RETURN(std::unique_ptr<TextWriter> writer, OpenWriter(*client, open));
-  Conversation conversation(args, std::move(chat_template), std::move(writer));
+  Result<std::unique_ptr<TextWriter>> writer = OpenWriter(*client, open);
+  if (!writer.has_value()) return ReportUnopened(*client, writer.error());
+  Conversation conversation(args, std::move(chat_template), *std::move(writer));
   MW_TRY(conversation.Run());
   return conversation.good() ? kExitOk : kExitJobFailed;
 }

@@ -224,8 +224,10 @@ void Print(const EvalArgs& args, const std::vector<MetricValue>& metrics, bool j
 
 Result<int> Eval(const EvalArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
-  MW_ASSIGN_OR_RETURN(const Asked asked,
-                      IsJobId(args.model) ? OpenJob(*client, args) : OpenFolder(*client, args));
+  const Result<Asked> opened =
+      IsJobId(args.model) ? OpenJob(*client, args) : OpenFolder(*client, args);
+  if (!opened.has_value()) return ReportUnopened(*client, opened.error());
+  const Asked& asked = *opened;
   Result<EvalData> data = ReadData(args, asked);
   if (data.has_value() && data->rows.empty())
     data = Fail(InvalidArgument("it has no token to score"));

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/commands.h"
 #include "cli/input_files.h"
+#include "cli/output.h"
 #include "client/data_files.h"
 #include "config/starting_weights.h"
 #include "formats/safetensors.h"
@@ -44,6 +46,18 @@ Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::J
   MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));
   job.init_weights = std::move(sent.file);
   return job;
+}
+
+int ReportUnopened(client::Client& client, const Status& why) {
+  const int code = ReportError(why);
+  const auto jobs = client.List();
+  if (!jobs.has_value() || jobs->empty()) return code;
+  const auto newest =
+      std::max_element(jobs->begin(), jobs->end(),
+                       [](const client::JobInfo& a, const client::JobInfo& b) { return a.id < b.id; });
+  const bool same = !newest->message.empty() &&
+                    why.message().find(newest->message) != std::string::npos;
+  return same && client::IsTerminal(newest->state) ? ExitCodeOfJob(*newest) : code;
 }
 
 }  // namespace meshwright::cli

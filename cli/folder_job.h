@@ -30,4 +30,8 @@ Result<config::JobConfig> FolderConfig(const FolderModel& model, int64_t positio
 Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::JobConfig& config,
                                          ir::JobRequest job);
 
+// Prints why a session could not be opened; the exit code: kExitDoesNotFit where the newest job
+// ended for that, as that of `submit`.
+int ReportUnopened(client::Client& client, const Status& why);
+
 }  // namespace meshwright::cli

@@ -243,8 +243,9 @@ Status CheckArgs(const GenerateArgs& args) {
 Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckArgs(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
-  MW_ASSIGN_OR_RETURN(Writer writer,
-                      IsJobId(args.model) ? OfJob(*client, args) : OfFolder(*client, args));
+  Result<Writer> opened = IsJobId(args.model) ? OfJob(*client, args) : OfFolder(*client, args);
+  if (!opened.has_value()) return ReportUnopened(*client, opened.error());
+  Writer writer = *std::move(opened);
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
   const generation::Request request = RequestOf(args, writer, std::move(prompt));
   std::string text;

@@ -7,19 +7,39 @@
 
 #include "cli/predict_text.h"
 #include "client/evaluation.h"
+#include "config/tuning.h"
+#include "ir/adapters.h"
 
 namespace meshwright::cli {
 namespace {
 
+// What a job file says of who writes.
+struct Written {
+  models::Model model;
+  ir::LoraSpec lora;
+};
+
+// The programs of `job` with the adapters that its weights have.
+Result<ir::JobRequest> Adapted(ir::JobRequest job, const ir::LoraSpec& lora) {
+  for (ir::JobProgram& program : job.programs) {
+    if (lora.rank == 0) break;
+    MW_ASSIGN_OR_RETURN(program.graph, ir::WithAdapters(program.graph, lora));
+  }
+  return job;
+}
+
 // `whole` is the job without pages.
-Result<WritingJob> InPages(const ir::JobRequest& of, const models::Model& model, int64_t positions,
+Result<WritingJob> InPages(const ir::JobRequest& of, const Written& by, int64_t positions,
                            ir::JobRequest whole) {
   generation::PagedOptions options;
   options.positions = positions;
   options.texts = 1;
   MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
-  auto job = generation::PagedJob(of, model.functions, plan, whole.name);
-  if (job) return WritingJob{*std::move(job), positions, plan};
+  auto job = generation::PagedJob(of, by.model.functions, plan, whole.name);
+  if (job) {
+    MW_ASSIGN_OR_RETURN(ir::JobRequest adapted, Adapted(*std::move(job), by.lora));
+    return WritingJob{std::move(adapted), positions, plan};
+  }
   if (job.error().code() != StatusCode::kUnimplemented) return Fail(job.error());
   fmt::print(stderr, "every token reads the whole text again: {}\n", job.error().message());
   return WritingJob{std::move(whole), positions};
@@ -37,7 +57,7 @@ int64_t PositionsOf(const ir::JobRequest& predict) {
 }
 
 // The model of the job's own file; none: the job was made by a program, or its folder is gone.
-std::optional<models::Model> ModelOf(const ir::JobRequest& job) {
+std::optional<Written> ModelOf(const ir::JobRequest& job) {
   if (job.config_text.empty()) return std::nullopt;
   config::ConfigSource source;
   source.text = job.config_text;
@@ -45,8 +65,9 @@ std::optional<models::Model> ModelOf(const ir::JobRequest& job) {
   const auto config = config::ParseJobConfig(source);
   if (!config) return std::nullopt;
   auto prepared = config::PrepareJob(*config);
-  if (!prepared) return std::nullopt;
-  return std::move(prepared->model);
+  const auto tuning = config::TuningOf(*config);
+  if (!prepared || !tuning) return std::nullopt;
+  return Written{std::move(prepared->model), tuning->lora};
 }
 
 }  // namespace
@@ -56,13 +77,15 @@ Result<WritingJob> WritingJobOf(const config::JobConfig& config,
   MW_ASSIGN_OR_RETURN(
       ir::JobRequest whole,
       client::PredictionOf(prepared.request, fmt::format("generate {}", config.hf_path)));
-  return InPages(prepared.request, prepared.model, config.train.sequence, std::move(whole));
+  MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, config::TuningOf(config));
+  return InPages(prepared.request, {prepared.model, tuning.lora}, config.train.sequence,
+                 std::move(whole));
 }
 
 Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id) {
   MW_ASSIGN_OR_RETURN(ir::JobRequest whole, client::PredictionOf(ended, id));
   const int64_t positions = PositionsOf(whole);
-  const std::optional<models::Model> model = ModelOf(ended.job);
+  const std::optional<Written> model = ModelOf(ended.job);
   if (!model || positions < 1) return WritingJob{std::move(whole), positions};
   const ir::JobRequest of = whole;
   return InPages(of, *model, positions, std::move(whole));
