@@ -49,7 +49,7 @@ Result<std::vector<ValueId>> AppendGradients(Builder& builder, ValueId loss,
 Result<Graph> Differentiate(const Graph& loss);
 
 struct OptimizerSpec {
-  std::string name = "adamw";  // "adamw" | "sgd" | "lion" | "adafactor"
+  std::string name = "adamw";  // "adamw" | "sgd" | "lion"
   double lr = 3e-4;
   double min_lr = 0;
   std::string schedule = "constant";  // "constant" | "linear" | "cosine"
@@ -62,11 +62,6 @@ struct OptimizerSpec {
   double momentum = 0;    // sgd
   double max_norm = 1.0;  // global gradient norm; 0: no clipping
   DType moments_dtype = DType::kF32;  // kBF16: of f32 params, what adamw, sgd and lion remember
-  // Of adafactor: the mean of squares forgets by 1 - step^-decay_rate, no update is larger than
-  // clip_threshold (root of its mean square), and the rate is of the param's own size.
-  double decay_rate = 0.8;
-  double clip_threshold = 1;
-  bool scale_parameter = false;
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 

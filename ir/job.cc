@@ -321,19 +321,13 @@ Status CheckParallel(const ParallelSpec& parallel) {
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  static constexpr const char* kNames[] = {"adamw", "sgd", "lion", "adafactor"};
-  if (std::find(std::begin(kNames), std::end(kNames), optimizer.name) == std::end(kNames)) {
-    return InvalidField("optimizer.name", fmt::format("is '{}'; known: {}", optimizer.name,
-                                                      fmt::join(kNames, ", ")));
+  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion") {
+    return InvalidField("optimizer.name",
+                        fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
   }
   if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
     return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
   }
-  if (optimizer.moments_dtype == DType::kBF16 && optimizer.name == "adafactor") {
-    return InvalidField("optimizer.moments_dtype", "is bfloat16, and adafactor keeps no moments");
-  }
-  MW_TRY(CheckRange("optimizer.decay_rate", optimizer.decay_rate, 0, 1));
-  MW_TRY(CheckRange("optimizer.clip_threshold", optimizer.clip_threshold, 1e-6, 1e6));
   if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
       optimizer.schedule != "cosine") {
     return InvalidField(
