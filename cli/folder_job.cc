@@ -52,11 +52,11 @@ int ReportUnopened(client::Client& client, const Status& why) {
   const int code = ReportError(why);
   const auto jobs = client.List();
   if (!jobs.has_value() || jobs->empty()) return code;
-  const auto newest =
-      std::max_element(jobs->begin(), jobs->end(),
-                       [](const client::JobInfo& a, const client::JobInfo& b) { return a.id < b.id; });
-  const bool same = !newest->message.empty() &&
-                    why.message().find(newest->message) != std::string::npos;
+  const auto newest = std::max_element(
+      jobs->begin(), jobs->end(),
+      [](const client::JobInfo& a, const client::JobInfo& b) { return a.id < b.id; });
+  const bool same =
+      !newest->message.empty() && why.message().find(newest->message) != std::string::npos;
   return same && client::IsTerminal(newest->state) ? ExitCodeOfJob(*newest) : code;
 }
 

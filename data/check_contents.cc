@@ -117,6 +117,7 @@ Status CheckSlice(const BlockCheck& check, const ir::DataSlice& slice, int64_t i
 // Numbers one behind the other, whatever the dims of an item are.
 ir::DataField Flat(ir::DataField field) {
   const int64_t elements = field.item_bytes() / ir::ElementBytes(field.element);
+  MW_CHECK(elements >= 1) << "items of " << field.item_bytes() << " bytes";
   for (auto* slices : {&field.slices, &field.validation}) {
     for (ir::DataSlice& slice : *slices) slice.items *= elements;
   }
