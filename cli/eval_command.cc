@@ -23,7 +23,7 @@ namespace meshwright::cli {
 namespace {
 
 // A model that is open to be asked.
-struct Asked {
+struct OpenModel {
   std::unique_ptr<client::Session> session;
   std::string tokenizer;  // a file or a folder; empty: tokens are bytes
   std::optional<int64_t> separator;
@@ -53,7 +53,7 @@ client::SessionOptions OptionsOf(const EvalArgs& args) {
   return {.open_timeout_ms = args.timeout_s * 1000, .timeout_ms = args.timeout_s * 1000};
 }
 
-Result<Asked> OpenJob(client::Client& client, const EvalArgs& args) {
+Result<OpenModel> OpenJob(client::Client& client, const EvalArgs& args) {
   const int64_t id = std::stoll(args.model);
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(id));
   if (!client::IsTerminal(info.state)) {
@@ -74,7 +74,7 @@ Result<Asked> OpenJob(client::Client& client, const EvalArgs& args) {
   source.environment_names = {};
   MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
   MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
-  Asked asked;
+  OpenModel asked;
   MW_ASSIGN_OR_RETURN(const auto tokenizer, TokenizerOfJob(description.job, id));
   asked.tokenizer = tokenizer.value_or("");
   asked.separator = config.model.document_separator;
@@ -88,7 +88,7 @@ Result<Asked> OpenJob(client::Client& client, const EvalArgs& args) {
   return asked;
 }
 
-Result<Asked> OpenFolder(client::Client& client, const EvalArgs& args) {
+Result<OpenModel> OpenFolder(client::Client& client, const EvalArgs& args) {
   std::error_code error;
   if (!std::filesystem::is_directory(args.model, error)) {
     return Fail(InvalidArgument(fmt::format(
@@ -98,7 +98,7 @@ Result<Asked> OpenFolder(client::Client& client, const EvalArgs& args) {
   // A model says how many positions it has when it is made, for one.
   MW_ASSIGN_OR_RETURN(config::JobConfig config, FolderConfig(model, 1));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
-  Asked asked;
+  OpenModel asked;
   asked.tokenizer = args.model;
   asked.positions = PositionsOf(args, prepared.model);
   asked.dtype = config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32;
@@ -114,7 +114,7 @@ Result<Asked> OpenFolder(client::Client& client, const EvalArgs& args) {
 }
 
 // What is asked, of the file.
-Result<EvalData> ReadData(const EvalArgs& args, const Asked& asked) {
+Result<EvalData> ReadData(const EvalArgs& args, const OpenModel& asked) {
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.data));
   DocumentRules rules;
   rules.format = !args.format.empty()                                            ? args.format
@@ -144,7 +144,7 @@ Result<EvalData> ReadData(const EvalArgs& args, const Asked& asked) {
 
 // Rows [first, first + batch); behind the last one there are empty ones.
 client::Feeds FeedsOf(const EvalData& data, size_t first, const EvalArgs& args,
-                      const Asked& asked) {
+                      const OpenModel& asked) {
   const auto width = static_cast<size_t>(asked.positions);
   const ir::Dims dims = {args.batch, asked.positions};
   std::vector<int32_t> tokens(static_cast<size_t>(args.batch) * width, 0);
@@ -163,7 +163,8 @@ client::Feeds FeedsOf(const EvalData& data, size_t first, const EvalArgs& args,
           {"counts", client::Tensor::OfReals(asked.dtype, dims, counts)}};
 }
 
-Result<std::vector<RowScore>> Ask(const EvalData& data, const EvalArgs& args, const Asked& asked) {
+Result<std::vector<RowScore>> Ask(const EvalData& data, const EvalArgs& args,
+                                  const OpenModel& asked) {
   std::vector<RowScore> scores;
   const auto batch = static_cast<size_t>(args.batch);
   for (size_t first = 0; first < data.rows.size(); first += batch) {
@@ -224,10 +225,10 @@ void Print(const EvalArgs& args, const std::vector<MetricValue>& metrics, bool j
 
 Result<int> Eval(const EvalArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
-  const Result<Asked> opened =
+  const Result<OpenModel> opened =
       IsJobId(args.model) ? OpenJob(*client, args) : OpenFolder(*client, args);
   if (!opened.has_value()) return ReportUnopened(*client, opened.error());
-  const Asked& asked = *opened;
+  const OpenModel& asked = *opened;
   Result<EvalData> data = ReadData(args, asked);
   if (data.has_value() && data->rows.empty())
     data = Fail(InvalidArgument("it has no token to score"));

@@ -12,7 +12,7 @@ namespace meshwright::cli {
 namespace {
 
 // None: the job was made by a program.
-std::optional<config::JobConfig> ConfigOf(const ir::JobRequest& job) {
+std::optional<config::JobConfig> JobConfigOf(const ir::JobRequest& job) {
   if (job.config_text.empty()) return std::nullopt;
   config::ConfigSource source;
   source.text = job.config_text;
@@ -25,7 +25,7 @@ std::optional<config::JobConfig> ConfigOf(const ir::JobRequest& job) {
 }  // namespace
 
 Result<std::optional<std::string>> TokenizerOfJob(const ir::JobRequest& job, int64_t id) {
-  const std::optional<config::JobConfig> config = ConfigOf(job);
+  const std::optional<config::JobConfig> config = JobConfigOf(job);
   if (config && config::IsTokenized(*config)) {
     MW_ASSIGN_OR_RETURN(std::string path, TokenizerOf(*config));
     if (FileExists(path)) return std::optional(std::move(path));
@@ -50,7 +50,7 @@ Result<TextCodec> CodecOfJob(const ir::JobRequest& job, int64_t id) {
 }
 
 std::optional<int32_t> EndOfJobTexts(const ir::JobRequest& job, int64_t id) {
-  const std::optional<config::JobConfig> config = ConfigOf(job);
+  const std::optional<config::JobConfig> config = JobConfigOf(job);
   if (config && config->model.document_separator.value_or(-1) >= 0) {
     return static_cast<int32_t>(*config->model.document_separator);
   }

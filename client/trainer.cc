@@ -98,11 +98,6 @@ JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {
   return *this;
 }
 
-JobBuilder& JobBuilder::Rows(RowKind kind) {
-  rows_ = kind;
-  return *this;
-}
-
 JobBuilder& JobBuilder::Steps(int64_t steps) {
   request_.train.steps = steps;
   return *this;
@@ -195,14 +190,14 @@ Result<ir::JobRequest> JobBuilder::Build() const {
   return request;
 }
 
-Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions) const {
+Result<ir::JobRequest> JobBuilder::Build(const TrainerFunctions& functions, RowKind rows) const {
   ir::JobRequest request = request_;
   ir::DType dtype = dtype_;
   if (dtype == ir::DType::kBF16) {
     dtype = ir::DType::kF32;
     request.train.compute_dtype = ir::DType::kBF16;
   }
-  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype, rows_};
+  const GraphShape shape{request.train.global_batch, request.train.sequence, dtype, rows};
   MW_ASSIGN_OR_RETURN(ir::Graph loss, BuildLossGraph(request.name, shape, functions));
   request.SetLoss(std::move(loss));
   MW_TRY(ir::ValidateJob(request));

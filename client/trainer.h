@@ -82,8 +82,6 @@ class JobBuilder {
   }
 
   JobBuilder& Batch(int64_t rows, int64_t sequence);
-  // kWindows, unless said. Of others TrainerFunctions::collate is not asked.
-  JobBuilder& Rows(RowKind kind);
   JobBuilder& Steps(int64_t steps);
   JobBuilder& Seed(uint64_t seed);
   // kF32, kF64, or kBF16: mixed precision with f32 params (ir/mixed_precision.h).
@@ -109,15 +107,16 @@ class JobBuilder {
   JobBuilder& StartFrom(ir::StartPoint start);
   JobBuilder& ConfigText(std::string text);
 
-  // The loss of a language model on the data's tokens, and the programs.
-  Result<ir::JobRequest> Build(const TrainerFunctions& functions) const;
+  // The loss of a language model on the data's tokens, and the programs. rows: of kinds other than
+  // windows TrainerFunctions::collate is not asked.
+  Result<ir::JobRequest> Build(const TrainerFunctions& functions,
+                               RowKind rows = RowKind::kWindows) const;
   // The programs alone.
   Result<ir::JobRequest> Build() const;
 
  private:
   ir::JobRequest request_;
   ir::DType dtype_ = ir::DType::kF32;
-  RowKind rows_ = RowKind::kWindows;
 };
 
 }  // namespace meshwright::client

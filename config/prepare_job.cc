@@ -146,7 +146,7 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   MW_ASSIGN_OR_RETURN(const client::RowKind rows, RowKindOf(config));
   MW_ASSIGN_OR_RETURN(ir::DataSpec data, DataWithoutFiles(config));
   builder.Data(std::move(data));
-  auto request = builder.Rows(rows).Build(prepared.model.functions);
+  auto request = builder.Build(prepared.model.functions, rows);
   if (!request) return Fail(AtKey(request.error(), config));
   MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, TuningOf(config));
   MW_ASSIGN_OR_RETURN(prepared.request, client::WithFineTuning(*std::move(request), tuning));

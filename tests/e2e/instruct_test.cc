@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class Instructions : public FaultFixture {
  protected:
   // What the command prints. Fails the test when it does not end well.
-  std::string Run(std::vector<std::string> args) {
+  std::string Said(std::vector<std::string> args) {
     args.insert(args.begin(), {"--address", cluster().address()});
     const auto ran = RunMeshwright(args, {}, 120'000);
     EXPECT_TRUE(ran.has_value() && ran->exit.ok())
@@ -35,14 +35,14 @@ TEST_F(Instructions, AreLearntEvaluatedAndFollowed) {
   std::filesystem::copy(MESHWRIGHT_SOURCE_DIR "/examples", examples,
                         std::filesystem::copy_options::recursive);
   const std::string folder = examples + "/instruct";
-  Run({"submit", "-q", examples + "/instruct.toml", "--set", "training.steps=120"});
+  Said({"submit", "-q", examples + "/instruct.toml", "--set", "training.steps=120"});
   const auto jobs = cluster().client().List();
   ASSERT_TRUE(jobs.has_value() && !jobs->empty());
   EXPECT_LT((*jobs)[0].loss, 0.5) << "of about 5.8 without training";
 
   const auto eval = [&](const char* loss_on) {
     return json::parse(
-        Run({"-o", "json", "eval", "1", "--data", folder + "/chats.jsonl", "--loss-on", loss_on}));
+        Said({"-o", "json", "eval", "1", "--data", folder + "/chats.jsonl", "--loss-on", loss_on}));
   };
   const json answers = eval("answers");
   const json all = eval("all");
@@ -61,15 +61,15 @@ TEST_F(Instructions, AreLearntEvaluatedAndFollowed) {
             R"("choices":["Red.<|end|>","s-t-o-n-e.<|end|>"],"answer":"s-t-o-n-e.<|end|>"})"
             "\n");
   const std::string samples = dir_.File("samples.jsonl");
-  const json chosen = json::parse(Run(
+  const json chosen = json::parse(Said(
       {"-o", "json", "eval", "1", "--data", questions, "--delimiter", "", "--samples", samples}));
   EXPECT_EQ(chosen.at("questions"), 2);
   EXPECT_EQ(chosen.at("acc"), 1.0);
   EXPECT_TRUE(std::filesystem::exists(samples));
 
   // The job knows its tokenizer: the answer is text, and ends where answers end.
-  const std::string said = Run({"-o", "json", "generate", "1", "--greedy", "--max-new-tokens", "30",
-                                "<|user|>Spell stone.<|end|><|assistant|>"});
+  const std::string said = Said({"-o", "json", "generate", "1", "--greedy", "--max-new-tokens",
+                                 "30", "<|user|>Spell stone.<|end|><|assistant|>"});
   EXPECT_THAT(json::parse(said).at("text").get<std::string>(), HasSubstr("-"));
 }
 

@@ -62,8 +62,7 @@ ir::JobRequest JobOf(const std::string& family, client::RowKind rows, int64_t ba
                        .DType(ir::DType::kF64)
                        .Optimizer(optimizer)
                        .Data(data)
-                       .Rows(rows)
-                       .Build(FunctionsOf(family));
+                       .Build(FunctionsOf(family), rows);
   EXPECT_TRUE(job.has_value()) << job.error();
   return job.value_or(ir::JobRequest());
 }
@@ -124,7 +123,7 @@ class Documents final : public ops::TokenSource {
   const bool packed_;
 };
 
-Result<RunResult> Run(const ir::JobRequest& job, int devices, bool packed) {
+Result<RunResult> Trained(const ir::JobRequest& job, int devices, bool packed) {
   Documents documents(packed);
   MW_ASSIGN_OR_RETURN(const auto cluster, VirtualCluster::Start(job, devices, &documents));
   return RunOn(*cluster);
@@ -133,11 +132,13 @@ Result<RunResult> Run(const ir::JobRequest& job, int devices, bool packed) {
 class PackedRows : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PackedRows, TrainWhatTheirDocumentsTrainAlone) {
-  constexpr int64_t kRows = 6;
-  const auto alone = Run(JobOf(GetParam(), client::RowKind::kLabelled, kRows * kDocumentsOfRow), 1,
-                         /*packed=*/false);
+  constexpr int64_t kPackedCount = 6;
+  const auto alone =
+      Trained(JobOf(GetParam(), client::RowKind::kLabelled, kPackedCount * kDocumentsOfRow), 1,
+              /*packed=*/false);
   ASSERT_TRUE(alone.has_value()) << alone.error();
-  const auto packed = Run(JobOf(GetParam(), client::RowKind::kPacked, kRows), 1, /*packed=*/true);
+  const auto packed =
+      Trained(JobOf(GetParam(), client::RowKind::kPacked, kPackedCount), 1, /*packed=*/true);
   ASSERT_TRUE(packed.has_value()) << packed.error();
   ExpectEqual(*alone, *packed, 1e-10, "packed");
 }
@@ -150,7 +151,7 @@ TEST_P(PackedRows, EveryLayoutEqualsOneDevice) {
   ir::JobRequest job = JobOf(GetParam(), client::RowKind::kPacked, 8);
   job.parallel.data = job.parallel.context = job.parallel.tensor = job.parallel.pipeline = 1;
   job.parallel.microbatches = 1;
-  const auto expected = Run(job, 1, true);
+  const auto expected = Trained(job, 1, true);
   ASSERT_TRUE(expected.has_value()) << expected.error();
   std::vector<PackedLayout> layouts = {
       {2, 1, 1, 1, 2}, {1, 1, 2, 1, 1}, {1, 1, 1, 2, 4}, {1, 2, 1, 1, 1}, {2, 2, 1, 2, 2}};
@@ -164,9 +165,9 @@ TEST_P(PackedRows, EveryLayoutEqualsOneDevice) {
     const std::string name =
         fmt::format("data={} context={} tensor={} pipeline={} microbatches={}", layout.data,
                     layout.context, layout.tensor, layout.pipeline, layout.microbatches);
-    const auto actual =
-        Run(job, static_cast<int>(layout.data * layout.context * layout.tensor * layout.pipeline),
-            true);
+    const auto actual = Trained(
+        job, static_cast<int>(layout.data * layout.context * layout.tensor * layout.pipeline),
+        true);
     ASSERT_TRUE(actual.has_value()) << name << ": " << actual.error();
     ExpectEqual(*expected, *actual, 1e-10, name);
   }
