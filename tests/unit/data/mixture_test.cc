@@ -1,5 +1,6 @@
 #include "data/mixture.h"
 
+#include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
