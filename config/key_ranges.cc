@@ -58,6 +58,7 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"training", "gradient_accumulation_steps", 0, kMaxDegree},
     {"training", "loss_scale", 1, 1e12},
     {"training", "loss_scale_window", 0, 1e9},
+    {"training", "early_stop_patience", 0, 1e12},
     {"training", "label_smoothing", 0, 1, false, true},
     {"training", "z_loss", 0, 1e6},
     {"training", "ema_decay", 0, 1, false, true},

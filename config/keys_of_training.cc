@@ -17,6 +17,13 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"optimizer", "weight_decay", "Decoupled; applies to matrices, not to biases and norms.",
        MW_AT(optimizer.weight_decay)},
       {"optimizer", "momentum", "SGD only.", MW_AT(optimizer.momentum)},
+      {"optimizer",
+       "moments_dtype",
+       "Type in which AdamW, SGD and Lion keep their moments between steps; bfloat16 halves them "
+       "(on CPUs; docs/fine-tuning.md).",
+       MW_AS(moments_dtype, "optimizer.moments_dtype"),
+       KeyKind::kChoice,
+       {"float32", "bfloat16"}},
       {"optimizer", "param_groups",
        "Params with settings of their own, each as \"PATTERN: lr_factor=2, weight_decay=0\"; of "
        "two "
@@ -56,6 +63,10 @@ std::vector<ConfigKey> TrainingKeys() {
        "byte: "
        "that of model.hf_path. Data of bytes need none.",
        MW_AT(tokenizer)},
+      {"training", "datasets",
+       "Several data sets in the place of dataset_path, each as \"PATH: weight=3, format=jsonl\": "
+       "of every 4 rows 3 are of it where another has the weight 1 (docs/data.md).",
+       MW_AT(datasets)},
       {"training",
        "loss_on",
        "Tokens of text and jsonl data that are learned: all, or answers: what the assistant of "
@@ -139,6 +150,14 @@ std::vector<ConfigKey> TuningKeys() {
        "Patterns of params that are trained, all others being frozen; beside LoRA, those that are "
        "trained with the adapters. What frozen names, too, is frozen.",
        MW_AT(trainable)},
+      {"training", "early_stop_patience",
+       "The job ends well behind so many validations in a row of which none was better than the "
+       "best before; 0: never. Needs validation.interval.",
+       MW_AS(train.early_stop_patience, "train.early_stop_patience")},
+      {"training", "early_stop_metric",
+       "What better means: validation_loss, or validation/NAME: the loss of the validation set NAME, "
+       "or an output of the trained program; \"max:\" before it: more is better.",
+       MW_AS(train.early_stop_metric, "train.early_stop_metric")},
       {"training", "label_smoothing",
        "Share of each label that is spread over the vocabulary; the validation's loss is without.",
        MW_AT(loss_terms.label_smoothing)},

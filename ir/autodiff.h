@@ -61,6 +61,7 @@ struct OptimizerSpec {
   double weight_decay = 0.1;
   double momentum = 0;    // sgd
   double max_norm = 1.0;  // global gradient norm; 0: no clipping
+  DType moments_dtype = DType::kF32;  // kBF16: of f32 params, what adamw, sgd and lion remember
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 

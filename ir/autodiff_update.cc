@@ -137,10 +137,11 @@ class UpdateAppender {
     return builder_.AddOne(Op::kLearningRate, {}, std::move(attrs), {TensorType{dtype, {}}});
   }
 
-  // A zero-initialised tensor like the param, kept between steps; at least f32.
+  // A zero-initialised tensor like the param, kept between steps; at least f32, unless the job says
+  // that moments are bf16.
   ValueId State(const std::string& name, ValueId like) {
     TensorType type = graph_.type(like);
-    if (type.dtype != DType::kF64) type.dtype = DType::kF32;
+    if (type.dtype != DType::kF64) type.dtype = spec_.moments_dtype;
     return builder_.AddOne(Op::kParam, {},
                            {{"name", name}, {"init", std::string("zeros")}, {"state", int64_t{1}}},
                            {type});

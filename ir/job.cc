@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "ir/gpu_support.h"
+#include "ir/metric.h"
 #include "ir/program_outputs.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
@@ -350,6 +351,9 @@ Status CheckOptimizer(const OptimizerSpec& optimizer) {
     return InvalidField("optimizer.name",
                         fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
   }
+  if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
+    return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
+  }
   if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
       optimizer.schedule != "cosine") {
     return InvalidField(
@@ -487,6 +491,10 @@ Status CheckCheckpoint(const JobRequest& job) {
   if (!IsFloating(spec.export_dtype)) {
     return InvalidField("checkpoint.export_dtype", "is no type of floats");
   }
+  if (!spec.keep_best.empty()) {
+    if (!spec.enable) return InvalidField("checkpoint.keep_best", "needs checkpoint.enable = true");
+    MW_TRY(CheckMetric(job, "checkpoint.keep_best", spec.keep_best));
+  }
   if (job.start.empty()) return OkStatus();
   MW_TRY(CheckFolder(job.start.checkpoint).WithContext("the checkpoint to go on from"));
   if (job.driver.kind != DriverKind::kTrain) {
@@ -498,6 +506,20 @@ Status CheckCheckpoint(const JobRequest& job) {
                                    job.train.steps, job.start.step));
   }
   return OkStatus();
+}
+
+Status CheckEarlyStop(const JobRequest& job) {
+  const int64_t patience = job.train.early_stop_patience;
+  if (patience < 0 || patience > kMaxSteps) {
+    return InvalidField("train.early_stop_patience",
+                        fmt::format("is {}; it counts validations", patience));
+  }
+  if (patience == 0) return OkStatus();
+  if (job.train.validate_every == 0) {
+    return InvalidField("train.early_stop_patience",
+                        "needs validations during the run (validation.interval)");
+  }
+  return CheckMetric(job, "train.early_stop_metric", job.train.early_stop_metric);
 }
 
 }  // namespace
@@ -527,6 +549,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckOutputsRead(job));
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckCheckpoint(job));
+  MW_TRY(CheckEarlyStop(job));
   MW_TRY(CheckFaultTolerance(job.fault_tolerance));
   MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));
@@ -576,6 +599,9 @@ std::string WhyNotOnGpus(const JobRequest& job) {
   if (job.parallel.schedule.ends_with("-vocab")) {
     return fmt::format("GPUs look up no labels that may be ignored, as schedule '{}' does",
                        job.parallel.schedule);
+  }
+  if (job.trained() != nullptr && job.optimizer.moments_dtype == DType::kBF16) {
+    return "kernels of GPUs renew moments in f32 (optimizer.moments_dtype)";
   }
   for (const JobProgram& program : job.programs) {
     const std::string why = WhyNotOnGpus(program.graph);

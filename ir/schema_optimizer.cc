@@ -39,7 +39,8 @@ TypesOr InferClipMultiplier(const OpCall& call) {
 }
 
 // p and g of one shape and type, but g may be of 16 bits where p is f32; m (and v) of their shape;
-// multiplier and lr scalars behind them. State and scalars have the dtype of p's statistics.
+// multiplier and lr scalars behind them. State and scalars have the dtype of p's statistics; state
+// of f32 may lie in bf16, rounded to nearest each time it is renewed.
 TypesOr InferUpdate(const OpCall& call, size_t state_count) {
   const size_t tensors = 2 + state_count;
   MW_TRY(call.RequireOperands(tensors + 2));
@@ -49,7 +50,9 @@ TypesOr InferUpdate(const OpCall& call, size_t state_count) {
                       DTypeBytes(call.operands[1].dtype) == 2 &&
                       call.operands[0].dims == call.operands[1].dims;
   if (!narrow) MW_TRY(call.RequireSameType(0, 1));
-  const TensorType state{StatisticDType(call.operands[0].dtype), call.operands[0].dims};
+  TensorType state{StatisticDType(call.operands[0].dtype), call.operands[0].dims};
+  const bool half = state_count > 0 && call.operands[2].dtype == DType::kBF16;
+  if (half && state.dtype == DType::kF32) state.dtype = DType::kBF16;
   for (size_t i = 2; i < tensors; ++i) {
     if (call.operands[i] == state) continue;
     return Fail(call.Error(fmt::format("operand {} (state) must be {}", i, state.ToString())));

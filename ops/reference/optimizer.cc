@@ -1,6 +1,8 @@
 // clip_multiplier, adamw, sgd, divide.
 #include <cmath>
+#include <cstdint>
 
+#include "base/half.h"
 #include "ops/optimizer_math.h"
 #include "ops/reference/reference.h"
 #include "ops/skipping.h"
@@ -28,9 +30,30 @@ KernelResult MakeClipMultiplier(const KernelSpec& spec) {
   });
 }
 
+// What an optimizer remembers: in the type of the scalars, or in bf16.
+template <typename T>
+class Moment {
+ public:
+  static bool IsHalf(const KernelSpec& spec) { return spec.outputs[1].dtype == ir::DType::kBF16; }
+
+  template <typename Tensor>
+  static double Read(const Tensor& tensor, bool half, int64_t i) {
+    if (half) return static_cast<double>(Bf16ToFloat(tensor.template as<uint16_t>()[i]));
+    return static_cast<double>(tensor.template as<T>()[i]);
+  }
+  template <typename Tensor>
+  static void Write(const Tensor& tensor, bool half, int64_t i, double value) {
+    if (half) {
+      tensor.template as<uint16_t>()[i] = FloatToBf16(static_cast<float>(value));
+    } else {
+      tensor.template as<T>()[i] = static_cast<T>(value);
+    }
+  }
+};
+
 template <typename T>
 KernelResult MakeAdamW(const KernelSpec& spec) {
-  return MakeFunctionKernel([config = AdamWConfig::From(spec.attrs)](const RunContext& context,
+  return MakeFunctionKernel([config = AdamWConfig::From(spec.attrs), half = Moment<T>::IsHalf(spec)](const RunContext& context,
                                                                      Inputs inputs,
                                                                      Outputs outputs) -> Status {
     const double multiplier = static_cast<double>(*inputs[4].as<T>());
@@ -39,13 +62,13 @@ KernelResult MakeAdamW(const KernelSpec& spec) {
     const int64_t count = inputs[0].elements();
     for (int64_t i = 0; i < count; ++i) {
       const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier;
-      const double m = step.beta1 * inputs[2].as<T>()[i] + (1.0 - step.beta1) * g;
-      const double v = step.beta2 * inputs[3].as<T>()[i] + (1.0 - step.beta2) * g * g;
+      const double m = step.beta1 * Moment<T>::Read(inputs[2], half, i) + (1.0 - step.beta1) * g;
+      const double v = step.beta2 * Moment<T>::Read(inputs[3], half, i) + (1.0 - step.beta2) * g * g;
       const double p = step.keep * inputs[0].as<T>()[i];
       outputs[0].as<T>()[i] =
           static_cast<T>(p - step.step_size * m / (std::sqrt(v) * step.root_scale + step.eps));
-      outputs[1].as<T>()[i] = static_cast<T>(m);
-      outputs[2].as<T>()[i] = static_cast<T>(v);
+      Moment<T>::Write(outputs[1], half, i, m);
+      Moment<T>::Write(outputs[2], half, i, v);
     }
     return {};
   });
@@ -55,7 +78,8 @@ KernelResult MakeAdamW(const KernelSpec& spec) {
 template <typename T>
 KernelResult MakeSgd(const KernelSpec& spec) {
   return MakeFunctionKernel(
-      [momentum = spec.attrs.Real("momentum"), decay = spec.attrs.Real("weight_decay")](
+      [momentum = spec.attrs.Real("momentum"), decay = spec.attrs.Real("weight_decay"),
+       half = Moment<T>::IsHalf(spec)](
           const RunContext&, Inputs inputs, Outputs outputs) -> Status {
         const double multiplier = static_cast<double>(*inputs[3].as<T>());
         const double lr = static_cast<double>(*inputs[4].as<T>());
@@ -63,9 +87,9 @@ KernelResult MakeSgd(const KernelSpec& spec) {
         for (int64_t i = 0; i < count; ++i) {
           const double p = inputs[0].as<T>()[i];
           const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier + decay * p;
-          const double m = momentum * inputs[2].as<T>()[i] + g;
+          const double m = momentum * Moment<T>::Read(inputs[2], half, i) + g;
           outputs[0].as<T>()[i] = static_cast<T>(p - lr * m);
-          outputs[1].as<T>()[i] = static_cast<T>(m);
+          Moment<T>::Write(outputs[1], half, i, m);
         }
         return {};
       });
@@ -74,19 +98,19 @@ KernelResult MakeSgd(const KernelSpec& spec) {
 // A mean that is NaN makes the weight NaN, so that divergence is seen.
 template <typename T>
 KernelResult MakeLion(const KernelSpec& spec) {
-  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs)](const RunContext&, Inputs inputs,
+  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs), half = Moment<T>::IsHalf(spec)](const RunContext&, Inputs inputs,
                                                                    Outputs outputs) -> Status {
     const double multiplier = static_cast<double>(*inputs[3].as<T>());
     const double lr = static_cast<double>(*inputs[4].as<T>());
     const int64_t count = inputs[0].elements();
     for (int64_t i = 0; i < count; ++i) {
       const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier;
-      const double m = inputs[2].as<T>()[i];
+      const double m = Moment<T>::Read(inputs[2], half, i);
       const double mean = config.sign_beta * m + (1.0 - config.sign_beta) * g;
       const double sign = mean > 0 ? 1.0 : mean < 0 ? -1.0 : mean;
       const double p = inputs[0].as<T>()[i] * (1.0 - lr * config.weight_decay);
       outputs[0].as<T>()[i] = static_cast<T>(p - lr * sign);
-      outputs[1].as<T>()[i] = static_cast<T>(config.momentum * m + (1.0 - config.momentum) * g);
+      Moment<T>::Write(outputs[1], half, i, config.momentum * m + (1.0 - config.momentum) * g);
     }
     return {};
   });
