@@ -20,7 +20,7 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"optimizer",
        "moments_dtype",
        "Type in which AdamW, SGD and Lion keep their moments between steps; bfloat16 halves them "
-       "(on CPUs; docs/fine-tuning.md).",
+       "(docs/fine-tuning.md).",
        MW_AS(moments_dtype, "optimizer.moments_dtype"),
        KeyKind::kChoice,
        {"float32", "bfloat16"}},
@@ -155,7 +155,8 @@ std::vector<ConfigKey> TuningKeys() {
        "best before; 0: never. Needs validation.interval.",
        MW_AS(train.early_stop_patience, "train.early_stop_patience")},
       {"training", "early_stop_metric",
-       "What better means: validation_loss, or validation/NAME: the loss of the validation set NAME, "
+       "What better means: validation_loss, or validation/NAME: the loss of the validation set "
+       "NAME, "
        "or an output of the trained program; \"max:\" before it: more is better.",
        MW_AS(train.early_stop_metric, "train.early_stop_metric")},
       {"training", "label_smoothing",

@@ -194,7 +194,7 @@ Result<ir::TensorType> StateType(const ir::JobRequest& job, const StateNames& st
   for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
     if (graph.node(id).attrs.Str("name") != param) continue;
     ir::TensorType type = graph.type(graph.node(id).outputs[0]);
-    if (moment && type.dtype != ir::DType::kF64) type.dtype = ir::DType::kF32;
+    if (moment && type.dtype != ir::DType::kF64) type.dtype = job.optimizer.moments_dtype;
     return type;
   }
   return Fail(none);

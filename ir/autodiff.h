@@ -59,8 +59,8 @@ struct OptimizerSpec {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double momentum = 0;    // sgd
-  double max_norm = 1.0;  // global gradient norm; 0: no clipping
+  double momentum = 0;                // sgd
+  double max_norm = 1.0;              // global gradient norm; 0: no clipping
   DType moments_dtype = DType::kF32;  // kBF16: of f32 params, what adamw, sgd and lion remember
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };

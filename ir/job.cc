@@ -600,9 +600,6 @@ std::string WhyNotOnGpus(const JobRequest& job) {
     return fmt::format("GPUs look up no labels that may be ignored, as schedule '{}' does",
                        job.parallel.schedule);
   }
-  if (job.trained() != nullptr && job.optimizer.moments_dtype == DType::kBF16) {
-    return "kernels of GPUs renew moments in f32 (optimizer.moments_dtype)";
-  }
   for (const JobProgram& program : job.programs) {
     const std::string why = WhyNotOnGpus(program.graph);
     if (!why.empty()) return why;

@@ -67,11 +67,11 @@ inline constexpr int kMaxUpdates = 40;
 struct UpdateTensor {
   const void* p = nullptr;
   const void* g = nullptr;
-  const float* m = nullptr;
-  const float* v = nullptr;  // AdamW's
+  const void* m = nullptr;
+  const void* v = nullptr;  // AdamW's
   void* p_to = nullptr;
-  float* m_to = nullptr;
-  float* v_to = nullptr;
+  void* m_to = nullptr;
+  void* v_to = nullptr;
   int64_t count = 0;
 };
 struct UpdateArgs {
@@ -83,6 +83,7 @@ struct UpdateArgs {
   const StepState* state = nullptr;
   FloatType type = FloatType::kF32;      // of p
   FloatType gradient = FloatType::kF32;  // of g: as p, or of 16 bits beside f32
+  FloatType moments = FloatType::kF32;   // of m and v: f32 or bf16
   bool skips = false;                    // with a multiplier of 0 all stays as it is
 };
 // The scalars of one step, as in ops/optimizer_math.h.

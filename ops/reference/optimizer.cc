@@ -53,53 +53,55 @@ class Moment {
 
 template <typename T>
 KernelResult MakeAdamW(const KernelSpec& spec) {
-  return MakeFunctionKernel([config = AdamWConfig::From(spec.attrs), half = Moment<T>::IsHalf(spec)](const RunContext& context,
-                                                                     Inputs inputs,
-                                                                     Outputs outputs) -> Status {
-    const double multiplier = static_cast<double>(*inputs[4].as<T>());
-    const AdamWStep step =
-        config.At(context.step, static_cast<double>(*inputs[5].as<T>()), multiplier);
-    const int64_t count = inputs[0].elements();
-    for (int64_t i = 0; i < count; ++i) {
-      const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier;
-      const double m = step.beta1 * Moment<T>::Read(inputs[2], half, i) + (1.0 - step.beta1) * g;
-      const double v = step.beta2 * Moment<T>::Read(inputs[3], half, i) + (1.0 - step.beta2) * g * g;
-      const double p = step.keep * inputs[0].as<T>()[i];
-      outputs[0].as<T>()[i] =
-          static_cast<T>(p - step.step_size * m / (std::sqrt(v) * step.root_scale + step.eps));
-      Moment<T>::Write(outputs[1], half, i, m);
-      Moment<T>::Write(outputs[2], half, i, v);
-    }
-    return {};
-  });
-}
-
-// Weight decay is added to the gradient, before the momentum.
-template <typename T>
-KernelResult MakeSgd(const KernelSpec& spec) {
   return MakeFunctionKernel(
-      [momentum = spec.attrs.Real("momentum"), decay = spec.attrs.Real("weight_decay"),
-       half = Moment<T>::IsHalf(spec)](
-          const RunContext&, Inputs inputs, Outputs outputs) -> Status {
-        const double multiplier = static_cast<double>(*inputs[3].as<T>());
-        const double lr = static_cast<double>(*inputs[4].as<T>());
+      [config = AdamWConfig::From(spec.attrs), half = Moment<T>::IsHalf(spec)](
+          const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const double multiplier = static_cast<double>(*inputs[4].as<T>());
+        const AdamWStep step =
+            config.At(context.step, static_cast<double>(*inputs[5].as<T>()), multiplier);
         const int64_t count = inputs[0].elements();
         for (int64_t i = 0; i < count; ++i) {
-          const double p = inputs[0].as<T>()[i];
-          const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier + decay * p;
-          const double m = momentum * Moment<T>::Read(inputs[2], half, i) + g;
-          outputs[0].as<T>()[i] = static_cast<T>(p - lr * m);
+          const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier;
+          const double m =
+              step.beta1 * Moment<T>::Read(inputs[2], half, i) + (1.0 - step.beta1) * g;
+          const double v =
+              step.beta2 * Moment<T>::Read(inputs[3], half, i) + (1.0 - step.beta2) * g * g;
+          const double p = step.keep * inputs[0].as<T>()[i];
+          outputs[0].as<T>()[i] =
+              static_cast<T>(p - step.step_size * m / (std::sqrt(v) * step.root_scale + step.eps));
           Moment<T>::Write(outputs[1], half, i, m);
+          Moment<T>::Write(outputs[2], half, i, v);
         }
         return {};
       });
 }
 
+// Weight decay is added to the gradient, before the momentum.
+template <typename T>
+KernelResult MakeSgd(const KernelSpec& spec) {
+  return MakeFunctionKernel([momentum = spec.attrs.Real("momentum"),
+                             decay = spec.attrs.Real("weight_decay"),
+                             half = Moment<T>::IsHalf(spec)](const RunContext&, Inputs inputs,
+                                                             Outputs outputs) -> Status {
+    const double multiplier = static_cast<double>(*inputs[3].as<T>());
+    const double lr = static_cast<double>(*inputs[4].as<T>());
+    const int64_t count = inputs[0].elements();
+    for (int64_t i = 0; i < count; ++i) {
+      const double p = inputs[0].as<T>()[i];
+      const double g = static_cast<double>(inputs[1].as<T>()[i]) * multiplier + decay * p;
+      const double m = momentum * Moment<T>::Read(inputs[2], half, i) + g;
+      outputs[0].as<T>()[i] = static_cast<T>(p - lr * m);
+      Moment<T>::Write(outputs[1], half, i, m);
+    }
+    return {};
+  });
+}
+
 // A mean that is NaN makes the weight NaN, so that divergence is seen.
 template <typename T>
 KernelResult MakeLion(const KernelSpec& spec) {
-  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs), half = Moment<T>::IsHalf(spec)](const RunContext&, Inputs inputs,
-                                                                   Outputs outputs) -> Status {
+  return MakeFunctionKernel([config = SgdConfig::From(spec.attrs), half = Moment<T>::IsHalf(spec)](
+                                const RunContext&, Inputs inputs, Outputs outputs) -> Status {
     const double multiplier = static_cast<double>(*inputs[3].as<T>());
     const double lr = static_cast<double>(*inputs[4].as<T>());
     const int64_t count = inputs[0].elements();
