@@ -10,6 +10,7 @@
 #include "cli/connect.h"
 #include "cli/job_codec.h"
 #include "cli/predict_file.h"
+#include "cli/predict_lines.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "client/evaluation.h"
@@ -78,11 +79,20 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, const 
   }
 }
 
+// Lines of texts by the job's tokenizer, else rows as the job reads them.
+Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
+  MW_ASSIGN_OR_RETURN(const bool lines, AreLinesOfTexts(args.data, args.format));
+  if (!lines) return PredictFile(*asked.session, args, asked.format);
+  MW_ASSIGN_OR_RETURN(const TextCodec codec, CodecOfJob(asked.job, args.id));
+  MW_ASSIGN_OR_RETURN(auto texts, TokensOfLines(args.data, codec));
+  return PredictTexts(*asked.session, args, std::move(texts));
+}
+
 Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   MW_ASSIGN_OR_RETURN(Asked asked, Open(*client, args));
   if (!args.data.empty()) {
-    MW_ASSIGN_OR_RETURN(const int64_t rows, PredictFile(*asked.session, args, asked.job));
+    MW_ASSIGN_OR_RETURN(const int64_t rows, PredictRows(args, asked));
     MW_TRY(asked.session->Close());
     if (global.json) {
       fmt::print(
