@@ -84,11 +84,12 @@ Status Commit(const std::string& folder, const std::string& temporary_name,
               const Manifest& manifest, const std::map<std::string, std::string>& files,
               const std::function<Status(const std::string& temporary)>& before_manifest = {});
 
-// The steps that are not among the newest `keep` (0: all are), but for the one that `best` names: what
-// is to be removed.
+// The steps that are not among the newest `keep` (0: all are), but for the one that `best` names:
+// what is to be removed.
 Result<std::vector<int64_t>> StepsBeyond(const std::string& folder, int64_t keep);
 
-// Keeps the newest `keep` (0: all) and the best, and removes temporary folders but `busy`. Errors: of the system.
+// Keeps the newest `keep` (0: all) and the best, and removes temporary folders but `busy`. Errors:
+// of the system.
 Status Prune(const std::string& folder, int64_t keep, const std::string& busy);
 
 // Removes one, first its name. Errors: kNotFound.

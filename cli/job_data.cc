@@ -62,8 +62,7 @@ Status CheckThere(const config::JobConfig& config, const char* key, const config
   if (files.has_value() || files.error().code() != StatusCode::kNotFound) return OkStatus();
   const bool glob = path.find_first_of("*?[") != std::string::npos;
   // Megatron's data sets may be named without an extension.
-  if (set.format == "megatron" &&
-      data::ExpandPath(path + ".bin", config.folder, "").has_value()) {
+  if (set.format == "megatron" && data::ExpandPath(path + ".bin", config.folder, "").has_value()) {
     return OkStatus();
   }
   const std::string what = KeyText(key, path);
@@ -112,11 +111,12 @@ Result<TokenFiles> FilesOfTokens(const config::JobConfig& config, const config::
 Status CheckFormat(const config::JobConfig& config, const config::DataSet& set) {
   const bool known = IsText(set.format) || data::IsTokenFormat(set.format);
   if (known && IsText(set.format) == IsText(config.dataset_format)) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "the data set '{}' has the format \"{}\"; sets of a job whose training.dataset_format is \"{}\" "
-      "have {}",
-      set.name, set.format, config.dataset_format,
-      IsText(config.dataset_format) ? "text or jsonl" : "a format of tokens"));
+  return InvalidArgument(
+      fmt::format("the data set '{}' has the format \"{}\"; sets of a job whose "
+                  "training.dataset_format is \"{}\" "
+                  "have {}",
+                  set.name, set.format, config.dataset_format,
+                  IsText(config.dataset_format) ? "text or jsonl" : "a format of tokens"));
 }
 
 Result<data::NamedStream> ReadSet(const config::JobConfig& config, const config::DataSet& set) {
@@ -126,8 +126,9 @@ Result<data::NamedStream> ReadSet(const config::JobConfig& config, const config:
   if (IsText(set.format)) {
     MW_ASSIGN_OR_RETURN(TokenFiles made, FilesOfTokens(config, set));
     if (made.paths.empty()) {
-      return Fail(InvalidArgument(fmt::format(
-          "{} has no {}", set.path, config.loss_on == "answers" ? "token of an answer" : "tokens")));
+      return Fail(InvalidArgument(
+          fmt::format("{} has no {}", set.path,
+                      config.loss_on == "answers" ? "token of an answer" : "tokens")));
     }
     request.paths = std::move(made.paths);
     request.format = made.format;
@@ -169,8 +170,7 @@ Result<ir::DataStream> FindAll(const config::JobConfig& config,
   MW_ASSIGN_OR_RETURN(auto validated, FindSets(config, validation_key, validation));
   // Each set has its batches of a validation.
   for (data::NamedStream& set : validated) {
-    set.weight =
-        std::max<int64_t>(1, config.train.validation_batches * config.train.global_batch);
+    set.weight = std::max<int64_t>(1, config.train.validation_batches * config.train.global_batch);
   }
   auto joined = data::JoinStreams(std::move(trained), std::move(validated));
   if (!joined.has_value()) return Fail(OfKeys(joined.error(), config));

@@ -88,9 +88,8 @@ Result<std::vector<DataSet>> ParseSets(const JobConfig& config, const char* key,
 Status RefuseBoth(const char* path, const std::string& value, const char* key,
                   const std::vector<std::string>& entries) {
   if (value.empty() || entries.empty()) return OkStatus();
-  return InvalidArgument(
-      fmt::format("{} = \"{}\" and {} both say what is read; take one of them out", path, value,
-                  key));
+  return InvalidArgument(fmt::format(
+      "{} = \"{}\" and {} both say what is read; take one of them out", path, value, key));
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ std::vector<ConfigKey> RunKeys() {
        "Data to validate with, as training.dataset_path; then all of that is trained on.",
        MW_AT(validation_path)},
       {"validation", "datasets",
-       "Several data sets to validate with, each as \"NAME: PATH\" or \"NAME: PATH: format=jsonl\": "
+       "Several data sets to validate with, each as \"NAME: PATH\" or \"NAME: PATH: "
+       "format=jsonl\": "
        "of each validation.batches are read, and each has a loss of its own, validation/NAME.",
        MW_AT(validation_datasets)},
   };

@@ -68,7 +68,8 @@ std::set<std::string> MeansOf(const ir::JobRequest& job) {
 
 const char* SaveCauseName(SaveCause cause) {
   static constexpr std::array<const char*, kSaveCauseCount> kNames = {
-      "interval", "time", "end", "pause", "drain", "cancel", "failure", "asked", "best", "best-end"};
+      "interval", "time",    "end",   "pause", "drain",
+      "cancel",   "failure", "asked", "best",  "best-end"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -82,10 +83,9 @@ std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoi
                                    const std::optional<JudgedSoFar>& stands) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain: {
-      auto driver = std::make_unique<TrainDriver>(job.train,
-                                                  data::HasValidation(job.data, job.train.sequence),
-                                                  job.checkpoint, start, told_steps,
-                                                  ValidationSetsOf(job.data));
+      auto driver = std::make_unique<TrainDriver>(
+          job.train, data::HasValidation(job.data, job.train.sequence), job.checkpoint, start,
+          told_steps, ValidationSetsOf(job.data));
       driver->Average(MeansOf(job));
       if (std::optional<Judge> judge = Judge::Of(job)) {
         if (stands) judge->Remember(*stands);

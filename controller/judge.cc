@@ -37,8 +37,7 @@ Verdict Judge::Of(const proto::StepMetrics& metrics) {
   MW_CHECK(metrics.step >= 0) << "step " << metrics.step << " is judged";
   if (metrics.step <= standing_.last_step) {
     const bool last = metrics.step == standing_.last_step;
-    return {metrics.step == standing_.best_step,
-            last && stop_ && standing_.worse >= patience_};
+    return {metrics.step == standing_.best_step, last && stop_ && standing_.worse >= patience_};
   }
   standing_.last_step = metrics.step;
   Verdict verdict;

@@ -54,8 +54,8 @@ std::vector<StreamCounts> CountsOfParts(const ir::DataStream& stream, int64_t se
     StreamCounts counts;
     counts.items = count;
     if (tail) {
-      counts.validation_items = static_cast<int64_t>(
-          std::floor(static_cast<double>(count) * stream.validation_fraction));
+      counts.validation_items =
+          static_cast<int64_t>(std::floor(static_cast<double>(count) * stream.validation_fraction));
     }
     counts.training_items = count - counts.validation_items;
     MW_CHECK(counts.training_items >= 0)
@@ -112,7 +112,7 @@ Status CheckEachPart(const ir::DataStream& stream, int64_t sequence) {
   for (size_t i = 0; i < stream.parts.size(); ++i) {
     if (parts[i].training_samples > 0) continue;
     return InvalidArgument(fmt::format(
-        "data set '{}' is too short: {} {}, of which {} are for training, are no row", 
+        "data set '{}' is too short: {} {}, of which {} are for training, are no row",
         stream.parts[i].name, parts[i].items,
         stream.kind == ir::DataKind::kTokens ? "tokens" : "records", parts[i].training_items));
   }

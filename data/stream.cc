@@ -52,8 +52,8 @@ void Stream::SetParts(const ir::DataStream& stream) {
   for (const StreamCounts& counts : CountsOfParts(stream, options_.sequence)) {
     const size_t i = parts_.size();
     // The seed of the first part is the job's: a mixture of one is what it is alone.
-    const uint64_t seed = i == 0 ? options_.seed
-                                 : EpochBits(options_.seed, static_cast<int64_t>(i), "data/part");
+    const uint64_t seed =
+        i == 0 ? options_.seed : EpochBits(options_.seed, static_cast<int64_t>(i), "data/part");
     parts_.push_back({begin, counts, seed});
     weights_.push_back(stream.parts.empty() ? 1 : stream.parts[i].weight);
     if (counts.validation_samples > 0) {
@@ -79,8 +79,7 @@ int64_t Stream::TrainingItem(int64_t sample) const {
 }
 
 int64_t Stream::ItemOfPart(const Part& part, int64_t sample) const {
-  MW_CHECK(part.counts.training_samples > 0)
-      << "stream '" << name_ << "' has nothing to train on";
+  MW_CHECK(part.counts.training_samples > 0) << "stream '" << name_ << "' has nothing to train on";
   const int64_t samples = part.counts.training_samples;
   const int64_t epoch = sample / samples;
   const bool tokens = kind_ == ir::DataKind::kTokens;

@@ -64,8 +64,7 @@ Status CheckParts(const DataStream& stream, const std::vector<DataPart>& parts, 
   int64_t all = 0;
   for (const DataPart& part : parts) {
     if (!names.insert(part.name).second) {
-      return InvalidArgument(
-          fmt::format("stream '{}' has two parts '{}'", stream.name, part.name));
+      return InvalidArgument(fmt::format("stream '{}' has two parts '{}'", stream.name, part.name));
     }
     if (part.items < 0 || part.weight < 1 || part.weight > kMostWeight ||
         __builtin_add_overflow(all, part.items, &all)) {
@@ -75,8 +74,8 @@ Status CheckParts(const DataStream& stream, const std::vector<DataPart>& parts, 
     }
   }
   if (all == items && stream.actor.empty()) return OkStatus();
-  return InvalidArgument(fmt::format("stream '{}' has {} items, and its parts have {}",
-                                     stream.name, items, all));
+  return InvalidArgument(
+      fmt::format("stream '{}' has {} items, and its parts have {}", stream.name, items, all));
 }
 
 Status CheckFields(const DataStream& stream) {

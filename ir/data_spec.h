@@ -101,7 +101,7 @@ struct DataStream {
   double validation_fraction = 0.05;  // without files of its own: the tail, never trained on
   ActorSource actor = {};             // then there are no files, and fields have no slices
   std::vector<DataPart> parts = {};   // of what is not of `validation`; empty: it is one
-  std::vector<DataPart> validation_parts = {};  // of `validation`; empty: it is one
+  std::vector<DataPart> validation_parts = {};          // of `validation`; empty: it is one
   const DataField* Find(std::string_view field) const;  // or nullptr
   friend bool operator==(const DataStream&, const DataStream&) = default;
 };

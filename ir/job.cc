@@ -13,6 +13,7 @@
 #include "ir/gpu_support.h"
 #include "ir/metric.h"
 #include "ir/program_outputs.h"
+#include "ir/rate_schedule.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 
@@ -347,19 +348,24 @@ Status CheckParallel(const ParallelSpec& parallel) {
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion") {
+  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion" &&
+      optimizer.name != "adafactor") {
     return InvalidField("optimizer.name",
-                        fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
+                        fmt::format("is '{}'; known: adamw, sgd, lion, adafactor", optimizer.name));
   }
   if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
     return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
   }
-  if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
-      optimizer.schedule != "cosine") {
-    return InvalidField(
-        "optimizer.schedule",
-        fmt::format("is '{}'; known: constant, linear, cosine", optimizer.schedule));
+  if (optimizer.name == "adafactor" && optimizer.moments_dtype != DType::kF32) {
+    return InvalidField("optimizer.moments_dtype",
+                        "must be float32 with adafactor, whose state is rows and columns");
   }
+  if (!IsSchedule(optimizer.schedule)) {
+    return InvalidField("optimizer.schedule",
+                        fmt::format("is '{}'; known: {}", optimizer.schedule, kSchedules));
+  }
+  MW_TRY(CheckRange("optimizer.decay_rate", optimizer.decay_rate, 0, 10));
+  MW_TRY(CheckRange("optimizer.clip_threshold", optimizer.clip_threshold, 1e-12, 1e12));
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
   MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
   MW_TRY(
@@ -599,9 +605,6 @@ std::string WhyNotOnGpus(const JobRequest& job) {
   if (job.parallel.schedule.ends_with("-vocab")) {
     return fmt::format("GPUs look up no labels that may be ignored, as schedule '{}' does",
                        job.parallel.schedule);
-  }
-  if (job.trained() != nullptr && job.optimizer.moments_dtype == DType::kBF16) {
-    return "kernels of GPUs renew moments in f32 (optimizer.moments_dtype)";
   }
   for (const JobProgram& program : job.programs) {
     const std::string why = WhyNotOnGpus(program.graph);

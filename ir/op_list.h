@@ -104,6 +104,7 @@
   X(ClipMultiplier, "clip_multiplier")          \
   X(AdamW, "adamw")                             \
   X(Sgd, "sgd")                                 \
+  X(Adafactor, "adafactor")                     \
   X(AllReduce, "all_reduce")                    \
   X(AllGather, "all_gather")                    \
   X(ReduceScatter, "reduce_scatter")            \

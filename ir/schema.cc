@@ -83,6 +83,8 @@ std::vector<Renewed> RenewedOf(Op op) {
   return renewed;
 }
 
+bool IsOptimizer(Op op) { return SchemaOf(op).in_place == InPlace::kOptimizer; }
+
 std::optional<Accumulator> AccumulatorOf(Op op) { return SchemaOf(op).accumulator; }
 
 std::optional<Positioned> PositionsOf(const Node& node) {

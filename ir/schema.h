@@ -78,6 +78,10 @@ struct Renewed {
 };
 std::vector<Renewed> RenewedOf(Op op);
 
+// Whether it renews a param and what is remembered of it: (p, g, states.., multiplier, lr) ->
+// (p, states..).
+bool IsOptimizer(Op op);
+
 // The tensor whose place in the global one the op's results depend on: it carries the attributes of
 // "Sharded dims" in ir/op.h once it is split. Nothing: the op is the same everywhere.
 struct Positioned {

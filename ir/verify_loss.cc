@@ -27,6 +27,7 @@ std::string_view Misplaced(Op op) {
     case Op::kClipMultiplier:
     case Op::kAdamW:
     case Op::kSgd:
+    case Op::kAdafactor:
       return "the update is made from the job's optimizer; remove it";
     default:
       return "";

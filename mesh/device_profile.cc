@@ -100,6 +100,7 @@ KernelClass KernelClassOf(ir::Op op) {
       return KernelClass::kHead;
     case ir::Op::kAdamW:
     case ir::Op::kSgd:
+    case ir::Op::kAdafactor:
       return KernelClass::kOptimizer;
     case ir::Op::kEmbedding:
     case ir::Op::kEmbeddingGrad:

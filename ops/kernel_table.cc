@@ -117,6 +117,7 @@ void AddLosses(KernelRows& rows) {
   for (const Op op : {Op::kAdamW, Op::kSgd}) {
     Row(rows, op) = {reference::MakeOptimizer, cpu::MakeOptimizer, cuda::MakeOptimizer, kHalves};
   }
+  Row(rows, Op::kAdafactor) = {reference::MakeOptimizer, cpu::MakeAdafactor, cuda::MakeAdafactor};
   Row(rows, Op::kClipMultiplier) = {reference::MakeOptimizer, nullptr, cuda::MakeOptimizer};
 }
 

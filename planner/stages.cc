@@ -133,7 +133,7 @@ class Assigner {
     std::map<ValueId, std::string> param_of_gradient;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      if (node.op != Op::kAdamW && node.op != Op::kSgd) continue;
+      if (!ir::IsOptimizer(node.op)) continue;
       const std::string name = Producer(node.inputs[0]).attrs.Str("name");
       sets_[i] = holders_[name];
       param_of_gradient[node.inputs[1]] = name;

@@ -358,9 +358,7 @@ bool IntraModel::IsState(size_t node) const {
   return graph->nodes[node].op == Op::kParam && graph->nodes[node].attrs.Int("state") != 0;
 }
 
-bool IntraModel::IsOptimizer(size_t node) const {
-  return graph->nodes[node].op == Op::kAdamW || graph->nodes[node].op == Op::kSgd;
-}
+bool IntraModel::IsOptimizer(size_t node) const { return ir::IsOptimizer(graph->nodes[node].op); }
 
 int64_t IntraModel::Executions(size_t node) const {
   const Node& n = graph->nodes[node];

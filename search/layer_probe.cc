@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "ir/averages.h"
+#include "ir/schema.h"
 #include "planner/job_on_axes.h"
 #include "planner/lower.h"
 #include "planner/step_pieces.h"
@@ -132,7 +133,7 @@ class Prober {
         const int layer = of == param_layers_.end() ? 0 : of->second;
         param_layers_.try_emplace(node.attrs.Str("name"), layer);
       }
-      if (node.op != Op::kAdamW && node.op != Op::kSgd) continue;
+      if (!ir::IsOptimizer(node.op)) continue;
       const std::string of = graph.producer(node.inputs[0]).attrs.Str("name");
       gradient_dtypes_[of] = graph.type(node.inputs[1]).dtype;
       const int layer = param_layers_[of];

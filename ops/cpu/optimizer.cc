@@ -103,9 +103,8 @@ KernelResult MakeAdamW(const KernelSpec& spec) {
     const AdamWStep step = config.At(context.step, static_cast<double>(*inputs[5].as<float>()),
                                      static_cast<double>(*inputs[4].as<float>()));
     ForPieces(context, inputs, outputs, [&](const Piece& x) {
-      VecAdamW(
-          {x.p, x.g, x.state[0], x.state[1], x.p_out, x.renewed[0], x.renewed[1]}, step,
-          x.count);
+      VecAdamW({x.p, x.g, x.state[0], x.state[1], x.p_out, x.renewed[0], x.renewed[1]}, step,
+               x.count);
     });
     return {};
   });

@@ -17,9 +17,8 @@ namespace {
 // Every part gets its share of any first n samples, within one for each part before it, and its own
 // samples one after the other.
 RC_GTEST_PROP(Mixture, ProportionsAreExactAtEverySample, ()) {
-  const auto weights =
-      *rc::gen::container<std::vector<int64_t>>(*rc::gen::inRange<size_t>(1, 6),
-                                                rc::gen::inRange<int64_t>(1, 1000));
+  const auto weights = *rc::gen::container<std::vector<int64_t>>(
+      *rc::gen::inRange<size_t>(1, 6), rc::gen::inRange<int64_t>(1, 1000));
   const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), 0ll));
   std::vector<int64_t> counts(weights.size(), 0);
   for (int64_t n = 0; n < 500; ++n) {
@@ -53,9 +52,8 @@ TEST(Mixture, TurnsAreTakenInOrder) {
 class MixtureStream : public DataFilesTest {};
 
 TEST_F(MixtureStream, PartsAreReadByTheirWeights) {
-  std::vector<NamedStream> sets = {
-      {"a", 3, Describe("uint32", {WriteCounting("a", 101)})},
-      {"b", 1, Describe("uint32", {WriteCounting("b", 41, 1000)})}};
+  std::vector<NamedStream> sets = {{"a", 3, Describe("uint32", {WriteCounting("a", 101)})},
+                                   {"b", 1, Describe("uint32", {WriteCounting("b", 41, 1000)})}};
   const ir::DataStream mixed = JoinStreams(sets, {}).value();
   ASSERT_EQ(mixed.parts.size(), 2u);
   auto source = Open(mixed, {10, 5, 0});
@@ -112,7 +110,8 @@ TEST_F(MixtureStream, SetsOfOtherFieldsAreRefused) {
                                    {"b", 1, Describe("bytes", {Write("b", "some text")})}},
                                   {});
   ASSERT_FALSE(joined.has_value());
-  EXPECT_THAT(joined.error().message(), testing::HasSubstr("data set 'b' has other fields than 'a'"));
+  EXPECT_THAT(joined.error().message(),
+              testing::HasSubstr("data set 'b' has other fields than 'a'"));
 }
 
 }  // namespace
