@@ -143,8 +143,8 @@ void AddPredict(CLI::App& app, PredictArgs& args) {
   predict->add_option("id", args.id, "Job id; it runs, or has left weights")
       ->required()
       ->check(kJobId);
-  CLI::Option* text = predict->add_option("text", args.text,
-                                          "Text, read by the tokenizer of the job's data");
+  CLI::Option* text =
+      predict->add_option("text", args.text, "Text, read by the tokenizer of the job's data");
   predict->add_option("--tokens", args.tokens, "Instead of text: 12,7,300")->excludes(text);
   predict
       ->add_option("--data", args.data,

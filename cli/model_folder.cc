@@ -64,9 +64,10 @@ Status CopyTokenizer(const config::JobConfig& config, const std::string& folder)
   MW_ASSIGN_OR_RETURN(const std::string path, TokenizerOf(config));
   if (!FileExists(path)) {
     if (!config::IsTokenized(config)) return OkStatus();
-    return NotFound(fmt::format(
-        "training.tokenizer = \"{}\" is not there, and the folder is to have it; put it back, or {}",
-        path, kWeightsAlone));
+    return NotFound(
+        fmt::format("training.tokenizer = \"{}\" is not there, and the folder is to have it; put "
+                    "it back, or {}",
+                    path, kWeightsAlone));
   }
   const std::string beside = FolderOfTokenizer(path);
   for (const char* name : kFilesOfFolder) {

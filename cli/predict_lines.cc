@@ -30,9 +30,8 @@ Result<std::vector<int32_t>> TokensOfLine(std::string_view line, const TextCodec
 
 Result<bool> AreLinesOfTexts(const std::vector<std::string>& paths, const std::string& format) {
   if (!format.empty()) return format == "jsonl";
-  const auto lines = std::count_if(paths.begin(), paths.end(), [](const std::string& path) {
-    return path.ends_with(".jsonl");
-  });
+  const auto lines = std::count_if(
+      paths.begin(), paths.end(), [](const std::string& path) { return path.ends_with(".jsonl"); });
   if (lines == 0) return false;
   if (lines == std::ssize(paths)) return true;
   return Fail(InvalidArgument(

@@ -14,8 +14,8 @@
 
 namespace meshwright::cli {
 
-// Whether --data names such files: by --format, else by the names. Errors: kInvalidArgument: some of
-// them are and some are not.
+// Whether --data names such files: by --format, else by the names. Errors: kInvalidArgument: some
+// of them are and some are not.
 Result<bool> AreLinesOfTexts(const std::vector<std::string>& paths, const std::string& format);
 
 // The tokens of each line that is not empty, in order. Errors: kInvalidArgument naming the file and

@@ -50,6 +50,8 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"optimizer", "eps", 1e-30, 1},
     {"optimizer", "weight_decay", 0, 1e6},
     {"optimizer", "momentum", 0, 1, false, true},
+    {"optimizer", "decay_rate", 0, 10},
+    {"optimizer", "clip_threshold", 1e-12, 1e12},
     {"lr_scheduler", "warmup_steps", 0, 1e12},
     {"lr_scheduler", "min_lr", 0, 1e6},
     {"lr_scheduler", "total_steps", 0, 1e12},

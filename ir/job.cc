@@ -13,6 +13,7 @@
 #include "ir/gpu_support.h"
 #include "ir/metric.h"
 #include "ir/program_outputs.h"
+#include "ir/rate_schedule.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 
@@ -347,19 +348,24 @@ Status CheckParallel(const ParallelSpec& parallel) {
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion") {
+  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion" &&
+      optimizer.name != "adafactor") {
     return InvalidField("optimizer.name",
-                        fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
+                        fmt::format("is '{}'; known: adamw, sgd, lion, adafactor", optimizer.name));
   }
   if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
     return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
   }
-  if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
-      optimizer.schedule != "cosine") {
-    return InvalidField(
-        "optimizer.schedule",
-        fmt::format("is '{}'; known: constant, linear, cosine", optimizer.schedule));
+  if (optimizer.name == "adafactor" && optimizer.moments_dtype != DType::kF32) {
+    return InvalidField("optimizer.moments_dtype",
+                        "must be float32 with adafactor, whose state is rows and columns");
   }
+  if (!IsSchedule(optimizer.schedule)) {
+    return InvalidField("optimizer.schedule",
+                        fmt::format("is '{}'; known: {}", optimizer.schedule, kSchedules));
+  }
+  MW_TRY(CheckRange("optimizer.decay_rate", optimizer.decay_rate, 0, 10));
+  MW_TRY(CheckRange("optimizer.clip_threshold", optimizer.clip_threshold, 1e-12, 1e12));
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
   MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
   MW_TRY(
@@ -508,6 +514,24 @@ Status CheckCheckpoint(const JobRequest& job) {
   return OkStatus();
 }
 
+// What Adafactor remembers is of whole params.
+Status CheckFactored(const JobRequest& job) {
+  if (job.trained() == nullptr || job.optimizer.name != "adafactor") return OkStatus();
+  if (job.parallel.zero > 1) {
+    return InvalidField("parallel.zero",
+                        fmt::format("is {}; adafactor renews whole params, so its gradients and "
+                                    "weights are not split: take 0 or 1, or another optimizer",
+                                    job.parallel.zero));
+  }
+  if (job.parallel.schedule.ends_with("-vocab")) {
+    return InvalidField("parallel.schedule",
+                        fmt::format("is '{}', which splits the vocabulary over stages; adafactor "
+                                    "renews whole params: take the schedule without \"-vocab\"",
+                                    job.parallel.schedule));
+  }
+  return OkStatus();
+}
+
 Status CheckEarlyStop(const JobRequest& job) {
   const int64_t patience = job.train.early_stop_patience;
   if (patience < 0 || patience > kMaxSteps) {
@@ -550,6 +574,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckCheckpoint(job));
   MW_TRY(CheckEarlyStop(job));
+  MW_TRY(CheckFactored(job));
   MW_TRY(CheckFaultTolerance(job.fault_tolerance));
   MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));

@@ -24,6 +24,9 @@ v1::OptimizerSpec EncodeOptimizer(const ir::OptimizerSpec& spec) {
   wire.set_weight_decay(spec.weight_decay);
   wire.set_momentum(spec.momentum);
   wire.set_max_norm(spec.max_norm);
+  wire.set_unscaled(!spec.scale_parameter);
+  wire.set_decay_rate(spec.decay_rate);
+  wire.set_clip_threshold(spec.clip_threshold);
   wire.set_moments_dtype(std::string(ir::DTypeName(spec.moments_dtype)));
   return wire;
 }
@@ -42,6 +45,9 @@ Result<ir::OptimizerSpec> DecodeOptimizer(const v1::OptimizerSpec& wire) {
   spec.weight_decay = wire.weight_decay();
   spec.momentum = wire.momentum();
   spec.max_norm = wire.max_norm();
+  spec.scale_parameter = !wire.unscaled();
+  if (wire.decay_rate() != 0) spec.decay_rate = wire.decay_rate();
+  if (wire.clip_threshold() != 0) spec.clip_threshold = wire.clip_threshold();
   if (wire.moments_dtype().empty()) return spec;
   const Result<ir::DType> dtype = ir::ParseDType(wire.moments_dtype());
   if (!dtype) return Fail(dtype.error().WithContext("optimizer.moments_dtype"));

@@ -154,6 +154,7 @@ KernelResult MakeLion(const KernelSpec& spec) {
 KernelResult MakeUpdate(const KernelSpec& spec) {
   // Weights of 16 bits are widened with all else (ops/widen.h).
   if (spec.inputs[0].dtype != ir::DType::kF32) return std::unique_ptr<Kernel>();
+  if (ir::IsFactored(spec.attrs)) return MakeAdafactor(spec);
   if (spec.op == ir::Op::kAdamW) return MakeAdamW(spec);
   return SgdConfig::From(spec.attrs).by_sign() ? MakeLion(spec) : MakeSgd(spec);
 }

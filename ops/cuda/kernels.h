@@ -51,6 +51,7 @@ namespace meshwright::ops::cuda {
   X(Nll)                      \
   X(AdamW)                    \
   X(Sgd)                      \
+  X(Adafactor)                \
   X(Attention)                \
   X(AttentionGrad)
 

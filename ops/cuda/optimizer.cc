@@ -121,7 +121,7 @@ KernelResult MakeOptimizer(const Maker& maker) {
     case ir::Op::kClipMultiplier:
       return MakeClipMultiplier(maker);
     case ir::Op::kAdamW:
-      return MakeAdamW(maker);
+      return ir::IsFactored(maker.spec.attrs) ? MakeAdafactor(maker) : MakeAdamW(maker);
     default:
       return MakeSgd(maker);
   }

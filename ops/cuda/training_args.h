@@ -108,6 +108,30 @@ struct SgdArgs {
   double sign_beta = -1;  // below 0: plain, else Lion
 };
 
+// A param seen as matrices of rows x columns (ir/factored.h).
+struct AdafactorArgs {
+  const void* p = nullptr;
+  const void* g = nullptr;
+  const float* rows = nullptr;     // [matrices, rows]
+  const float* columns = nullptr;  // [matrices, columns]
+  void* p_to = nullptr;
+  float* rows_to = nullptr;
+  float* columns_to = nullptr;
+  float* scratch = nullptr;  // [matrices * (2 * rows + 1) + 2]
+  const float* multiplier = nullptr;
+  const float* lr = nullptr;
+  const StepState* state = nullptr;
+  int64_t matrices = 1;
+  int64_t row_count = 1;
+  int64_t column_count = 1;
+  double decay_rate = 0;
+  double clip_threshold = 1;
+  double weight_decay = 0;
+  bool scales = true;
+  bool skips = false;  // with a multiplier of 0 all stays as it is
+  FloatType type = FloatType::kF32;
+};
+
 // ---- Attention ----------------------------------------------------------------------------------
 
 // [batch, token, head, head_size] with any strides but the last; elements.

@@ -1,6 +1,7 @@
-// clip_multiplier, adamw, sgd, divide.
+// clip_multiplier, adamw, sgd, lion, adafactor.
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "base/half.h"
 #include "ops/optimizer_math.h"
@@ -118,6 +119,73 @@ KernelResult MakeLion(const KernelSpec& spec) {
   });
 }
 
+// Means of the squares over columns and over rows, decayed.
+template <typename T>
+void RenewAdafactorMeans(const AdafactorConfig& config, double decay, double multiplier,
+                         Inputs inputs, Outputs outputs) {
+  const T* g = inputs[1].as<T>();
+  const auto square = [&](int64_t b, int64_t r, int64_t c) {
+    const double scaled =
+        static_cast<double>(g[(b * config.rows + r) * config.columns + c]) * multiplier;
+    return scaled * scaled + AdafactorConfig::kLeastSquare;
+  };
+  const auto renew = [&](size_t state, int64_t at, double mean) {
+    const double old = static_cast<double>(inputs[1 + state].as<T>()[at]);
+    outputs[state].as<T>()[at] = static_cast<T>(decay * old + (1.0 - decay) * mean);
+  };
+  for (int64_t b = 0; b < config.matrices; ++b) {
+    for (int64_t r = 0; r < config.rows; ++r) {
+      double sum = 0;
+      for (int64_t c = 0; c < config.columns; ++c) sum += square(b, r, c);
+      renew(1, b * config.rows + r, sum / static_cast<double>(config.columns));
+    }
+    for (int64_t c = 0; c < config.columns; ++c) {
+      double sum = 0;
+      for (int64_t r = 0; r < config.rows; ++r) sum += square(b, r, c);
+      renew(2, b * config.columns + c, sum / static_cast<double>(config.rows));
+    }
+  }
+}
+
+template <typename T>
+KernelResult MakeAdafactor(const KernelSpec& spec) {
+  return MakeFunctionKernel([config = AdafactorConfig::From(spec.attrs, spec.inputs[0].dims)](
+                                const RunContext& context, Inputs inputs,
+                                Outputs outputs) -> Status {
+    const double multiplier = static_cast<double>(*inputs[4].as<T>());
+    RenewAdafactorMeans<T>(config, config.Decay(context.step), multiplier, inputs, outputs);
+    std::vector<double> update;
+    double update_squares = 0;
+    double param_squares = 0;
+    for (int64_t b = 0; b < config.matrices; ++b) {
+      const T* rows = outputs[1].as<T>() + b * config.rows;
+      const T* columns = outputs[2].as<T>() + b * config.columns;
+      double mean = 0;
+      for (int64_t r = 0; r < config.rows; ++r) mean += static_cast<double>(rows[r]);
+      mean /= static_cast<double>(config.rows);
+      for (int64_t r = 0; r < config.rows; ++r) {
+        for (int64_t c = 0; c < config.columns; ++c) {
+          const auto at = static_cast<int64_t>(update.size());
+          const double g = static_cast<double>(inputs[1].as<T>()[at]) * multiplier;
+          const double p = static_cast<double>(inputs[0].as<T>()[at]);
+          update.push_back(
+              g / std::sqrt(static_cast<double>(rows[r]) / mean * static_cast<double>(columns[c])));
+          update_squares += update.back() * update.back();
+          param_squares += p * p;
+        }
+      }
+    }
+    const double rate = config.Rate(static_cast<double>(*inputs[5].as<T>()), param_squares);
+    const double share = rate / config.Clip(update_squares);
+    for (size_t i = 0; i < update.size(); ++i) {
+      const double p = static_cast<double>(inputs[0].as<T>()[i]);
+      outputs[0].as<T>()[i] =
+          static_cast<T>((1.0 - config.weight_decay * rate) * p - share * update[i]);
+    }
+    return {};
+  });
+}
+
 }  // namespace
 
 KernelResult MakeOptimizer(const KernelSpec& spec) {
@@ -127,7 +195,8 @@ KernelResult MakeOptimizer(const KernelSpec& spec) {
       case ir::Op::kClipMultiplier:
         return MakeClipMultiplier<T>(spec);
       case ir::Op::kAdamW:
-        return Skipping(spec, MakeAdamW<T>(spec));
+        return Skipping(spec,
+                        ir::IsFactored(spec.attrs) ? MakeAdafactor<T>(spec) : MakeAdamW<T>(spec));
       default:
         return Skipping(
             spec, SgdConfig::From(spec.attrs).by_sign() ? MakeLion<T>(spec) : MakeSgd<T>(spec));

@@ -965,9 +965,11 @@ class NamedTensor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., dims: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class OptimizerSpec(_message.Message):
-    __slots__ = ["beta1", "beta2", "eps", "lr", "max_norm", "min_lr", "moments_dtype", "momentum", "name", "schedule", "total_steps", "warmup_steps", "weight_decay"]
+    __slots__ = ["beta1", "beta2", "clip_threshold", "decay_rate", "eps", "lr", "max_norm", "min_lr", "moments_dtype", "momentum", "name", "schedule", "total_steps", "unscaled", "warmup_steps", "weight_decay"]
     BETA1_FIELD_NUMBER: _ClassVar[int]
     BETA2_FIELD_NUMBER: _ClassVar[int]
+    CLIP_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    DECAY_RATE_FIELD_NUMBER: _ClassVar[int]
     EPS_FIELD_NUMBER: _ClassVar[int]
     LR_FIELD_NUMBER: _ClassVar[int]
     MAX_NORM_FIELD_NUMBER: _ClassVar[int]
@@ -977,10 +979,13 @@ class OptimizerSpec(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    UNSCALED_FIELD_NUMBER: _ClassVar[int]
     WARMUP_STEPS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
     beta1: float
     beta2: float
+    clip_threshold: float
+    decay_rate: float
     eps: float
     lr: float
     max_norm: float
@@ -990,9 +995,10 @@ class OptimizerSpec(_message.Message):
     name: str
     schedule: str
     total_steps: int
+    unscaled: bool
     warmup_steps: int
     weight_decay: float
-    def __init__(self, name: _Optional[str] = ..., lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., eps: _Optional[float] = ..., weight_decay: _Optional[float] = ..., momentum: _Optional[float] = ..., max_norm: _Optional[float] = ..., warmup_steps: _Optional[int] = ..., total_steps: _Optional[int] = ..., schedule: _Optional[str] = ..., min_lr: _Optional[float] = ..., moments_dtype: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., eps: _Optional[float] = ..., weight_decay: _Optional[float] = ..., momentum: _Optional[float] = ..., max_norm: _Optional[float] = ..., warmup_steps: _Optional[int] = ..., total_steps: _Optional[int] = ..., schedule: _Optional[str] = ..., min_lr: _Optional[float] = ..., moments_dtype: _Optional[str] = ..., unscaled: bool = ..., decay_rate: _Optional[float] = ..., clip_threshold: _Optional[float] = ...) -> None: ...
 
 class OrderWorkerReply(_message.Message):
     __slots__ = []
