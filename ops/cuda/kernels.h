@@ -51,9 +51,9 @@ namespace meshwright::ops::cuda {
   X(Nll)                      \
   X(AdamW)                    \
   X(Sgd)                      \
-  X(Adafactor)                \
   X(Attention)                \
-  X(AttentionGrad)
+  X(AttentionGrad)            \
+  X(Adafactor)
 
 class Kernels {
  public:

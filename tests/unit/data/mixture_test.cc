@@ -65,7 +65,9 @@ TEST_F(MixtureStream, PartsAreReadByTheirWeights) {
     // A window is of one part alone.
     ASSERT_EQ(row.back(), row.front() + 10);
     of_b += row.front() >= 1000 ? 1 : 0;
-    if (row.front() < 1000 && n < 13) EXPECT_TRUE(seen.insert(row.front()).second);
+    if (row.front() < 1000 && n < 13) {
+      EXPECT_TRUE(seen.insert(row.front()).second);
+    }
   }
   EXPECT_EQ(of_b, 10);
   // Alone, a set is what it was.
