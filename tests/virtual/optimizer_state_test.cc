@@ -16,6 +16,8 @@ constexpr int kStateVocabulary = 64;
 
 ir::JobRequest StateJob(const char* optimizer, ir::DType dtype, ir::DType moments) {
   TinyOptions options;
+  // GPT-2's keys have biases whose gradient is rounding alone, and Adafactor divides by its size.
+  options.family = std::string(optimizer) == "adafactor" ? "llama" : "gpt2";
   options.layers = 2;
   options.batch = 8;
   options.vocabulary = kStateVocabulary;
@@ -93,7 +95,7 @@ TEST(Adafactor, EveryLayoutEqualsOneDevice) {
   const ir::JobRequest job = StateJob("adafactor", ir::DType::kF64, ir::DType::kF32);
   const auto expected = RunJob(WithLayout(job, {}), 1, kStateVocabulary);
   ASSERT_TRUE(expected.has_value()) << expected.error();
-  EXPECT_TRUE(expected->tensors.contains("opt.r/transformer.h.0.attn.c_attn.weight"));
+  EXPECT_TRUE(expected->tensors.contains("opt.r/model.layers.0.self_attn.q_proj.weight"));
   std::vector<LayoutCase> layouts = {{2, 1, 1, 2}, {1, 2, 1, 1}, {1, 1, 2, 4}, {2, 2, 2, 4}};
   if (kSanitizedBuild) layouts = {{2, 2, 2, 4}};
   for (const LayoutCase& c : layouts) {

@@ -135,7 +135,7 @@ TEST_F(TokenFilesOf, ErrorsNameFileAndLine) {
   EXPECT_THAT(ErrorOf(), HasSubstr("x.jsonl: JSON at line 21: has neither \"text\""));
   Write("x.jsonl", lines + "{\"text\":\n");
   EXPECT_THAT(ErrorOf(), HasSubstr("JSON at line 21: is no JSON object"));
-  Write("x.jsonl", "{\"messages\":[{\"role\":\"user\"}]}");
+  Write("x.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}");
   Write("chat_template.jinja", "{{ raise_exception('no content') }}");
   EXPECT_THAT(ErrorOf(), HasSubstr("JSON at line 1: the chat template: line 1: the template says"));
   Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
