@@ -30,6 +30,7 @@ constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kReplaced = ".old";
 constexpr const char* kLatestName = "latest";
+constexpr const char* kBestName = "best";  // as latest, of the newest save that was the best
 
 Result<std::vector<std::string>> NamesIn(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
@@ -57,8 +58,12 @@ Status CheckFiles(const std::string& temporary, const Manifest& manifest) {
   return OkStatus();
 }
 
-Status WriteLatest(const std::string& folder, int64_t step) {
-  return WriteFileAtomic(folder + "/" + kLatestName, StepName(step) + "\n");
+bool IsBest(const Manifest& manifest) { return manifest.cause.starts_with("best"); }
+
+Status WriteMarks(const std::string& folder, const Manifest& manifest) {
+  const std::string name = StepName(manifest.step) + "\n";
+  if (IsBest(manifest)) MW_TRY(WriteFileAtomic(folder + "/" + kBestName, name));
+  return WriteFileAtomic(folder + "/" + kLatestName, name);
 }
 
 // By somebody who died before anyone heard of it.
@@ -193,7 +198,7 @@ Status Commit(const std::string& folder, const std::string& temporary_name,
               const std::function<Status(const std::string& temporary)>& before_manifest) {
   MW_TRY(CheckManifest(manifest));
   const std::string temporary = folder + "/" + temporary_name;
-  if (IsCommitted(folder, temporary, manifest)) return WriteLatest(folder, manifest.step);
+  if (IsCommitted(folder, temporary, manifest)) return WriteMarks(folder, manifest);
   MW_TRY(CheckFiles(temporary, manifest));
   if (before_manifest) MW_TRY(before_manifest(temporary));
   MW_FAILPOINT("checkpoint.commit.before-files");
@@ -207,7 +212,19 @@ Status Commit(const std::string& folder, const std::string& temporary_name,
   MW_TRY(SyncFolder(folder));
   MW_TRY(RemoveAll(temporary));
   MW_FAILPOINT("checkpoint.commit.before-latest");
-  return WriteLatest(folder, manifest.step);
+  return WriteMarks(folder, manifest);
+}
+
+Result<std::vector<int64_t>> StepsBeyond(const std::string& folder, int64_t keep) {
+  if (keep <= 0) return std::vector<int64_t>();
+  MW_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(folder));
+  steps.erase(steps.begin(),
+              steps.begin() + std::min(static_cast<std::ptrdiff_t>(keep), std::ssize(steps)));
+  const auto best = ReadFile(folder + "/" + kBestName);
+  if (best.has_value()) {
+    std::erase_if(steps, [&](int64_t step) { return *best == StepName(step) + "\n"; });
+  }
+  return steps;
 }
 
 Status Prune(const std::string& folder, int64_t keep, const std::string& busy) {
@@ -217,10 +234,8 @@ Status Prune(const std::string& folder, int64_t keep, const std::string& busy) {
                           (name.find(kTemporary) != std::string::npos || name.ends_with(kReplaced));
     if (leftover && name != busy) MW_TRY(RemoveAll(folder + "/" + name));
   }
-  if (keep <= 0) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(folder));
-  for (size_t i = static_cast<size_t>(keep); i < steps.size(); ++i)
-    MW_TRY(Remove(folder, steps[i]));
+  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsBeyond(folder, keep));
+  for (const int64_t step : steps) MW_TRY(Remove(folder, step));
   return OkStatus();
 }
 

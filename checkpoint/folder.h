@@ -5,6 +5,7 @@
 //                        job                 the request, to go on from the folder alone
 //   FOLDER/step-00000140.tmp-5-2/            being written, or left by a crash
 //   FOLDER/latest                            one line: "step-00000120"
+//   FOLDER/best                              the same, of the newest whose cause begins with "best"
 //
 // A checkpoint is there whole or not at all: everything is written below a temporary name and made
 // durable, the manifest last, then the folder gets its name, in one step also where one of that
@@ -83,7 +84,12 @@ Status Commit(const std::string& folder, const std::string& temporary_name,
               const Manifest& manifest, const std::map<std::string, std::string>& files,
               const std::function<Status(const std::string& temporary)>& before_manifest = {});
 
-// Keeps the newest `keep` (0: all) and removes temporary folders but `busy`. Errors: of the system.
+// The steps that are not among the newest `keep` (0: all are), but for the one that `best` names:
+// what is to be removed.
+Result<std::vector<int64_t>> StepsBeyond(const std::string& folder, int64_t keep);
+
+// Keeps the newest `keep` (0: all) and the best, and removes temporary folders but `busy`. Errors:
+// of the system.
 Status Prune(const std::string& folder, int64_t keep, const std::string& busy);
 
 // Removes one, first its name. Errors: kNotFound.

@@ -56,7 +56,7 @@ struct Manifest {
   std::string job_name;
   std::string layout;  // for people
   int64_t saved_unix_ms = 0;
-  std::string cause;  // why it was saved: "interval", "end", ...
+  std::string cause;  // why it was saved: "interval", "end", "best", "best-end", ...
   std::vector<StoredFile> files;
   std::map<std::string, StoredTensor> tensors;
   friend bool operator==(const Manifest&, const Manifest&) = default;

@@ -55,6 +55,25 @@ size_t Common(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
   return count;
 }
 
+// A template leaves out, without a word, what it does not know: a message without a role, or with
+// nothing in it.
+Status CheckMessages(const nlohmann::ordered_json& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const nlohmann::ordered_json& message = messages[i];
+    const auto has = [&](const char* name) {
+      return message.contains(name) && !message[name].is_null();
+    };
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
+      return InvalidArgument(fmt::format("message {} has no \"role\", a text", i + 1));
+    }
+    if (has("content") || has("tool_calls")) continue;
+    return InvalidArgument(
+        fmt::format("message {}, of \"{}\", has neither \"content\" nor \"tool_calls\"", i + 1,
+                    message["role"].get<std::string>()));
+  }
+  return OkStatus();
+}
+
 const std::string* TextIn(const nlohmann::json& object, const char* name) {
   const auto at = object.find(name);
   return at != object.end() && at->is_string() ? at->get_ptr<const std::string*>() : nullptr;
@@ -163,6 +182,7 @@ Result<Document> DocumentMaker::OfMessages(std::string_view line) const {
   if (!chat_) return Fail(no_chat_.WithContext("\"messages\" need a chat template"));
   // Not the object that was parsed first: keys keep their order.
   const auto ordered = nlohmann::ordered_json::parse(line, nullptr, false);
+  MW_TRY(CheckMessages(ordered["messages"]));
   tokenizer::ChatRequest request;
   request.messages = ordered["messages"].dump();
   request.now.tm_year = 70;  // equal texts give equal tokens, whenever that is

@@ -53,7 +53,7 @@ class DocumentMaker {
 
   // Those of a part of a file, empty ones left out. last: of its file. first_line: the number of
   // the part's first line, for errors. Errors: kInvalidArgument naming the line of JSON, or the
-  // byte: no UTF-8, no JSON, no field.
+  // byte: no UTF-8, no JSON, no field, a message that a template would leave out.
   Result<std::vector<Document>> OfPart(std::string_view part, bool last, int64_t first_line) const;
 
  private:

@@ -9,6 +9,7 @@
 #include "cli/job_data.h"
 #include "cli/row_files.h"
 #include "config/data_rows.h"
+#include "config/data_sets.h"
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"
@@ -50,7 +51,8 @@ Status CheckInputDataIfAny(const config::JobConfig& config, const models::Model&
 }
 
 Status CheckInputDataIfAny(const config::JobConfig& config, int64_t vocabulary) {
-  if (config.dataset_path.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const auto sets, config::TrainingSets(config));
+  if (sets.empty()) return OkStatus();
   // Making tokens may take hours, and a dry run is to take none: `submit` makes and checks them.
   if (config::IsTokenized(config)) {
     const Result<std::string> tokenizer = TokenizerOf(config);

@@ -131,22 +131,29 @@ void AddSubmit(CLI::App& app, SubmitArgs& args) {
       ->check(kTimeoutSeconds);
 }
 
+std::vector<std::string> PredictFormats() {
+  std::vector<std::string> names = data::FormatNames();
+  names.emplace_back("jsonl");
+  return names;
+}
+
 void AddPredict(CLI::App& app, PredictArgs& args) {
   CLI::App* predict =
       app.add_subcommand("predict", "What the model of a job says to a text, and what comes next");
   predict->add_option("id", args.id, "Job id; it runs, or has left weights")
       ->required()
       ->check(kJobId);
-  CLI::Option* text = predict->add_option("text", args.text, "Text; a token is a byte");
+  CLI::Option* text =
+      predict->add_option("text", args.text, "Text, read by the tokenizer of the job's data");
   predict->add_option("--tokens", args.tokens, "Instead of text: 12,7,300")->excludes(text);
   predict
       ->add_option("--data", args.data,
                    "Instead of text: every row of these files, as a job would read them; "
-                   "NAME=a.npy names the input; repeatable")
+                   "NAME=a.npy names the input; of .jsonl the \"text\" of each line; repeatable")
       ->allow_extra_args(false)
       ->excludes(text);
   predict->add_option("--format", args.format, "Of --data; default: by name, or as the job's")
-      ->check(CLI::IsMember(data::FormatNames()));
+      ->check(CLI::IsMember(PredictFormats()));
   predict->add_option("--out", args.out, "With --data: what comes out, .jsonl or .npy");
   predict->add_option("--top", args.top, "So many of the likeliest next tokens")
       ->check(CLI::Range(1, 1000))

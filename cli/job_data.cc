@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/os_error.h"
 #include "base/text.h"
 #include "cli/token_files.h"
 #include "config/data_rows.h"
+#include "config/data_sets.h"
 #include "data/check_contents.h"
 #include "data/describe.h"
+#include "data/join.h"
 #include "data/paths.h"
 
 namespace meshwright::cli {
@@ -36,23 +40,29 @@ std::string MissingHint(const config::JobConfig& config, const std::string& path
                             : fmt::format("the folder of the job file ({}) or ", config.folder));
 }
 
+// Which key says what is read.
+std::string DataKeys(const config::JobConfig& config) {
+  const std::string training = config.datasets.empty()
+                                   ? KeyText("training.dataset_path", config.dataset_path)
+                                   : "training.datasets";
+  if (!config.validation_datasets.empty()) return training + ", validation.datasets";
+  if (config.validation_path.empty()) return training;
+  return training + ", " + KeyText("validation.dataset_path", config.validation_path);
+}
+
 // An error of data/ in words of the job file.
 Status OfKeys(const Status& status, const config::JobConfig& config) {
-  const bool both = !config.validation_path.empty();
-  const std::string key =
-      KeyText("training.dataset_path", config.dataset_path) +
-      (both ? ", " + KeyText("validation.dataset_path", config.validation_path) : std::string());
-  return status.WithContext(key);
+  return status.WithContext(DataKeys(config));
 }
 
 // A path without a file, of the key that names it.
-Status CheckThere(const config::JobConfig& config, const char* key, const std::string& path) {
+Status CheckThere(const config::JobConfig& config, const char* key, const config::DataSet& set) {
+  const std::string& path = set.path;
   const auto files = data::ExpandPath(path, config.folder, "");
   if (files.has_value() || files.error().code() != StatusCode::kNotFound) return OkStatus();
   const bool glob = path.find_first_of("*?[") != std::string::npos;
   // Megatron's data sets may be named without an extension.
-  if (config.dataset_format == "megatron" &&
-      data::ExpandPath(path + ".bin", config.folder, "").has_value()) {
+  if (set.format == "megatron" && data::ExpandPath(path + ".bin", config.folder, "").has_value()) {
     return OkStatus();
   }
   const std::string what = KeyText(key, path);
@@ -74,12 +84,15 @@ class ProgressLine {
   int64_t shown_ns_ = SystemClock().NowNs();
 };
 
-// The files of tokens of one path.
-Result<TokenFiles> FilesOfTokens(const config::JobConfig& config, const std::string& path) {
+// Whether texts of this format become tokens of a tokenizer.
+bool IsText(const std::string& format) { return format == "text" || format == "jsonl"; }
+
+// The files of tokens of one data set.
+Result<TokenFiles> FilesOfTokens(const config::JobConfig& config, const config::DataSet& set) {
   TokenFilesRequest request;
-  MW_ASSIGN_OR_RETURN(request.files, data::ExpandPath(path, config.folder, ""));
+  MW_ASSIGN_OR_RETURN(request.files, data::ExpandPath(set.path, config.folder, ""));
   MW_ASSIGN_OR_RETURN(request.documents.tokenizer, TokenizerOf(config));
-  request.documents.format = config.dataset_format;
+  request.documents.format = set.format;
   request.documents.answers = config.loss_on == "answers";
   if (config.model.document_separator.value_or(-1) >= 0) {
     request.documents.separator = config.model.document_separator;
@@ -94,22 +107,74 @@ Result<TokenFiles> FilesOfTokens(const config::JobConfig& config, const std::str
   return MakeTokenFiles(request);
 }
 
-// In place of texts the files that were made of them.
-Status Tokenize(const config::JobConfig& config, data::FilesRequest& request) {
-  for (std::vector<std::string>* paths : {&request.paths, &request.validation_paths}) {
-    if (paths->empty()) continue;
-    const auto made = FilesOfTokens(config, paths->front());
-    if (!made.has_value()) return OfKeys(made.error(), config);
-    if (made->paths.empty()) {
-      return OfKeys(InvalidArgument(config.loss_on == "answers"
-                                        ? paths->front() + " has no token of an answer"
-                                        : paths->front() + " has no tokens"),
-                    config);
+// Two formats whose tokens are of two kinds do not go into one job.
+Status CheckFormat(const config::JobConfig& config, const config::DataSet& set) {
+  const bool known = IsText(set.format) || data::IsTokenFormat(set.format);
+  if (known && IsText(set.format) == IsText(config.dataset_format)) return OkStatus();
+  return InvalidArgument(
+      fmt::format("the data set '{}' has the format \"{}\"; sets of a job whose "
+                  "training.dataset_format is \"{}\" "
+                  "have {}",
+                  set.name, set.format, config.dataset_format,
+                  IsText(config.dataset_format) ? "text or jsonl" : "a format of tokens"));
+}
+
+Result<data::NamedStream> ReadSet(const config::JobConfig& config, const config::DataSet& set) {
+  data::FilesRequest request;
+  request.format = set.format;
+  request.paths = {set.path};
+  if (IsText(set.format)) {
+    MW_ASSIGN_OR_RETURN(TokenFiles made, FilesOfTokens(config, set));
+    if (made.paths.empty()) {
+      return Fail(InvalidArgument(
+          fmt::format("{} has no {}", set.path,
+                      config.loss_on == "answers" ? "token of an answer" : "tokens")));
     }
-    *paths = made->paths;
-    request.format = made->format;
+    request.paths = std::move(made.paths);
+    request.format = made.format;
   }
-  return OkStatus();
+  request.validation_fraction = config.data.validation_fraction;
+  request.folder = config.folder;
+  MW_ASSIGN_OR_RETURN(ir::DataStream stream, data::DescribeFiles(request));
+  return data::NamedStream{set.name, set.weight, std::move(stream)};
+}
+
+Result<data::NamedStream> FindSet(const config::JobConfig& config, const char* key,
+                                  const config::DataSet& set) {
+  MW_TRY(CheckThere(config, key, set));
+  const Status known = CheckFormat(config, set);
+  if (!known.ok()) return Fail(OfKeys(known, config));
+  auto read = ReadSet(config, set);
+  if (!read.has_value()) return Fail(OfKeys(read.error(), config));
+  return read;
+}
+
+Result<std::vector<data::NamedStream>> FindSets(const config::JobConfig& config, const char* key,
+                                                const std::vector<config::DataSet>& sets) {
+  std::vector<data::NamedStream> streams;
+  for (const config::DataSet& set : sets) {
+    MW_ASSIGN_OR_RETURN(data::NamedStream stream, FindSet(config, key, set));
+    streams.push_back(std::move(stream));
+  }
+  return streams;
+}
+
+Result<ir::DataStream> FindAll(const config::JobConfig& config,
+                               const std::vector<config::DataSet>& training,
+                               const std::vector<config::DataSet>& validation) {
+  const char* training_key =
+      config.datasets.empty() ? "training.dataset_path" : "training.datasets";
+  const char* validation_key =
+      config.validation_datasets.empty() ? "validation.dataset_path" : "validation.datasets";
+  MW_ASSIGN_OR_RETURN(auto trained, FindSets(config, training_key, training));
+  MW_ASSIGN_OR_RETURN(auto validated, FindSets(config, validation_key, validation));
+  // Each set has its batches of a validation.
+  for (data::NamedStream& set : validated) {
+    set.weight = std::max<int64_t>(1, config.train.validation_batches * config.train.global_batch);
+  }
+  auto joined = data::JoinStreams(std::move(trained), std::move(validated));
+  if (!joined.has_value()) return Fail(OfKeys(joined.error(), config));
+  return joined;
 }
 
 }  // namespace
@@ -128,25 +193,14 @@ Result<std::string> TokenizerOf(const config::JobConfig& config) {
 }
 
 Result<ir::DataStream> FindDataset(const config::JobConfig& config) {
-  if (config.dataset_path.empty()) {
+  MW_ASSIGN_OR_RETURN(const auto training, config::TrainingSets(config));
+  MW_ASSIGN_OR_RETURN(const auto validation, config::ValidationSets(config));
+  if (training.empty()) {
     return Fail(
         InvalidArgument("training.dataset_path is empty; name a text file, for example --set "
                         "training.dataset_path=book.txt"));
   }
-  MW_TRY(CheckThere(config, "training.dataset_path", config.dataset_path));
-  if (!config.validation_path.empty()) {
-    MW_TRY(CheckThere(config, "validation.dataset_path", config.validation_path));
-  }
-  data::FilesRequest request;
-  request.format = config.dataset_format;
-  request.paths = {config.dataset_path};
-  if (!config.validation_path.empty()) request.validation_paths = {config.validation_path};
-  if (config::IsTokenized(config)) MW_TRY(Tokenize(config, request));
-  request.validation_fraction = config.data.validation_fraction;
-  request.folder = config.folder;
-  auto stream = data::DescribeFiles(request);
-  if (!stream.has_value()) return Fail(OfKeys(stream.error(), config));
-  return stream;
+  return FindAll(config, training, validation);
 }
 
 Status CheckDataset(const config::JobConfig& config, const ir::DataStream& dataset,

@@ -6,6 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "cli/documents.h"
+#include "cli/job_data.h"
+#include "config/data_rows.h"
 #include "config/job_config.h"
 
 namespace meshwright::cli {
@@ -55,6 +58,24 @@ Status CopyInto(const std::string& from, const std::string& folder, const std::s
   if (!FileExists(from)) return OkStatus();
   MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(from));
   return WriteFileAtomic(folder + "/" + name, bytes);
+}
+
+// The tokenizer that the job file names, under the name by which transformers finds it.
+Status CopyTokenizer(const config::JobConfig& config, const std::string& folder) {
+  MW_ASSIGN_OR_RETURN(const std::string path, TokenizerOf(config));
+  if (!FileExists(path)) {
+    if (!config::IsTokenized(config)) return OkStatus();
+    return NotFound(
+        fmt::format("training.tokenizer = \"{}\" is not there, and the folder is to have it; put "
+                    "it back, or {}",
+                    path, kWeightsAlone));
+  }
+  const std::string beside = FolderOfTokenizer(path);
+  for (const char* name : kFilesOfFolder) {
+    if (name != kFilesOfFolder[0]) MW_TRY(CopyInto(beside + "/" + name, folder, name));
+  }
+  if (beside == path) return OkStatus();
+  return CopyInto(path, folder, path.ends_with(".model") ? "tokenizer.model" : "tokenizer.json");
 }
 
 // transformers takes from it where a decoder's texts begin, and not from config.json.
@@ -108,14 +129,16 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   const bool is_file = std::filesystem::is_regular_file(config.hf_path, error);
   const std::filesystem::path path(config.hf_path);
   const std::string source = is_file ? path.parent_path().string() : config.hf_path;
+  // A tokenizer of the job's own counts more than the folder's, with all that stands beside it.
+  const bool own = config.tokenizer != "byte";
   if (!source.empty()) {
-    for (const char* name : kFilesOfFolder) MW_TRY(CopyInto(source + "/" + name, folder, name));
+    for (const char* name : kFilesOfFolder) {
+      if (own && name != kFilesOfFolder[0]) continue;
+      MW_TRY(CopyInto(source + "/" + name, folder, name));
+    }
   }
   MW_TRY(WriteImageProcessor(model.rows, json, folder + "/preprocessor_config.json"));
-  // A tokenizer of the job's own counts more than the folder's.
-  const std::filesystem::path tokenizer(config.tokenizer);
-  if (tokenizer.filename() != "tokenizer.json") return OkStatus();
-  return CopyInto(tokenizer.string(), folder, "tokenizer.json");
+  return own ? CopyTokenizer(config, folder) : OkStatus();
 }
 
 Status CheckNoWeights(const std::string& folder) {

@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/job_codec.h"
 #include "cli/predict_file.h"
+#include "cli/predict_lines.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "client/evaluation.h"
@@ -19,6 +22,7 @@ namespace {
 struct Asked {
   std::unique_ptr<client::Session> session;
   std::string format;  // of the job's data
+  ir::JobRequest job;
 };
 
 // A job that runs is asked between its steps; of one that has ended, the weights.
@@ -27,7 +31,7 @@ Result<Asked> Open(client::Client& client, const PredictArgs& args) {
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(args.id));
   const client::SessionOptions options{.open_timeout_ms = args.timeout_s * 1000,
                                        .timeout_ms = args.timeout_s * 1000};
-  Asked asked{nullptr, TokenFormatOf(description.job.data)};
+  Asked asked{nullptr, TokenFormatOf(description.job.data), description.job};
   if (!client::IsTerminal(info.state)) {
     MW_ASSIGN_OR_RETURN(asked.session, client.AttachSession(args.id, options));
     return asked;
@@ -37,21 +41,21 @@ Result<Asked> Open(client::Client& client, const PredictArgs& args) {
   return asked;
 }
 
-Result<std::vector<int32_t>> TokensOf(const PredictArgs& args, const std::string& format) {
-  if (!args.tokens.empty()) return report::ParseTokens(args.tokens);
-  if (format != "bytes") {
-    return Fail(InvalidArgument(fmt::format(
-        "the data of job {} are {} tokens, not text: give --tokens 12,7,300", args.id, format)));
-  }
-  std::vector<int32_t> tokens;
-  for (const char c : args.text) tokens.push_back(static_cast<unsigned char>(c));
-  return tokens;
+// How a token reads, on its own.
+using TokenText = std::function<std::string(int32_t token)>;
+
+// `codec`: of texts; tokens are shown as they are given.
+TokenText TextOf(const PredictArgs& args, TextCodec* codec) {
+  if (!args.tokens.empty()) return [](int32_t token) { return std::to_string(token); };
+  if (codec->is_bytes()) return [](int32_t token) { return report::ByteText(token); };
+  return [codec](int32_t token) {
+    std::string text = codec->Put(token);
+    return text + codec->End();
+  };
 }
 
-void Print(const report::Prediction& prediction, const PredictArgs& args, bool bytes, bool json) {
-  const auto text = [&](int32_t token) {
-    return bytes ? report::ByteText(token) : std::to_string(token);
-  };
+void Print(const report::Prediction& prediction, const PredictArgs& args, const TokenText& text,
+           bool json) {
   if (json) {
     nlohmann::ordered_json object = {{"job", args.id}, {"predicted", prediction.predicted}};
     object["loss"] = std::isnan(prediction.loss) ? nlohmann::ordered_json()
@@ -71,15 +75,24 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, bool b
   fmt::print("next:\n");
   for (const report::NextToken& next : prediction.next) {
     fmt::print("  {:>6.2f} %  {}\n", 100 * next.probability,
-               bytes ? fmt::format("'{}'", text(next.token)) : text(next.token));
+               args.tokens.empty() ? fmt::format("'{}'", text(next.token)) : text(next.token));
   }
+}
+
+// Lines of texts by the job's tokenizer, else rows as the job reads them.
+Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
+  MW_ASSIGN_OR_RETURN(const bool lines, AreLinesOfTexts(args.data, args.format));
+  if (!lines) return PredictFile(*asked.session, args, asked.format);
+  MW_ASSIGN_OR_RETURN(const TextCodec codec, CodecOfJob(asked.job, args.id));
+  MW_ASSIGN_OR_RETURN(auto texts, TokensOfLines(args.data, codec));
+  return PredictTexts(*asked.session, args, std::move(texts));
 }
 
 Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   MW_ASSIGN_OR_RETURN(Asked asked, Open(*client, args));
   if (!args.data.empty()) {
-    MW_ASSIGN_OR_RETURN(const int64_t rows, PredictFile(*asked.session, args, asked.format));
+    MW_ASSIGN_OR_RETURN(const int64_t rows, PredictRows(args, asked));
     MW_TRY(asked.session->Close());
     if (global.json) {
       fmt::print(
@@ -90,12 +103,19 @@ Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
     }
     return kExitOk;
   }
-  MW_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, TokensOf(args, asked.format));
+  std::vector<int32_t> tokens;
+  TextCodec codec = TextCodec::OfBytes();
+  if (!args.tokens.empty()) {
+    MW_ASSIGN_OR_RETURN(tokens, report::ParseTokens(args.tokens));
+  } else {
+    MW_ASSIGN_OR_RETURN(codec, CodecOfJob(asked.job, args.id));
+    MW_ASSIGN_OR_RETURN(tokens, codec.Encode(args.text));
+  }
   const auto prediction = PredictText(*asked.session, std::move(tokens), args.id, args.top);
   const Status closed = asked.session->Close();
   MW_TRY(prediction);
   MW_TRY(closed);
-  Print(*prediction, args, args.tokens.empty(), global.json);
+  Print(*prediction, args, TextOf(args, &codec), global.json);
   return kExitOk;
 }
 

@@ -38,6 +38,7 @@ std::string FormatOf(const PredictArgs& args, const std::string& of_job) {
 // The rows of the files, in their order: those of a validation, which has all of them.
 struct Rows {
   std::unique_ptr<data::Source> source;
+  std::vector<std::vector<int32_t>> texts = {};  // in its place: tokens of each row
   int64_t count = 0;
   int64_t batch = 0;
 };
@@ -83,8 +84,23 @@ Result<Rows> OpenRows(const PredictArgs& args, const std::string& format, const 
   return rows;
 }
 
+// Texts as windows: their tokens, then zeros.
+client::Feeds WindowsOf(const Rows& rows, const Signature& inputs, int64_t first) {
+  const ir::TensorType& type = inputs.at(kWindowInput);
+  const auto width = static_cast<size_t>(type.dims[1]);
+  std::vector<int32_t> windows(static_cast<size_t>(type.elements()), 0);
+  for (int64_t i = 0; i < rows.batch; ++i) {
+    const auto& text = rows.texts[static_cast<size_t>(std::min(first + i, rows.count - 1))];
+    std::copy(text.begin(), text.end(), windows.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
+  client::Feeds feeds;
+  feeds.emplace(kWindowInput, client::Tensor::Of<int32_t>(type.dims, windows));
+  return feeds;
+}
+
 // Rows from `first` on; where there are no more, the last one fills the batch.
 Result<client::Feeds> ReadRows(Rows& rows, const Signature& inputs, int64_t first) {
+  if (rows.source == nullptr) return WindowsOf(rows, inputs, first);
   client::Feeds feeds;
   for (const auto& [name, type] : inputs) {
     client::Tensor tensor{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
@@ -118,16 +134,21 @@ Status CheckRows(const std::string& name, const client::Tensor& tensor, int64_t 
 // A line for each row: of a language model its loss and what comes next, else the tensors.
 class JsonLines final : public Writer {
  public:
-  JsonLines(std::ofstream file, int top) : file_(std::move(file)), top_(top) {}
+  // texts: the tokens of each row, where a window is filled up with zeros; else empty.
+  JsonLines(std::ofstream file, int top, std::vector<std::vector<int32_t>> texts)
+      : file_(std::move(file)), top_(top), texts_(std::move(texts)) {}
 
   Status Add(const client::Feeds& feeds, const client::Answer& answer, int64_t first,
              int64_t count) override {
     const client::Tensor* const window = WindowOf(feeds, answer);
+    if (!texts_.empty()) MW_TRY(CheckLogits(answer, 1));
     if (window == nullptr) MW_TRY(CheckTensors(answer, feeds.begin()->second.type.dims[0]));
     for (int64_t i = 0; i < count; ++i) {
       nlohmann::ordered_json line = {{"row", first + i}};
       if (window != nullptr) {
-        MW_TRY(AddLanguage(*window, answer, i, line).WithContext(fmt::format("row {}", first + i)));
+        const std::vector<int32_t> tokens =
+            texts_.empty() ? TokensOf(*window, i) : texts_[static_cast<size_t>(first + i)];
+        MW_TRY(AddLanguage(tokens, answer, i, line).WithContext(fmt::format("row {}", first + i)));
       } else {
         for (const auto& [name, tensor] : answer.tensors) line[name] = tensor.RealsOfRow(i);
       }
@@ -161,10 +182,13 @@ class JsonLines final : public Writer {
   }
 
   // The last token of a window is a label only.
-  Status AddLanguage(const client::Tensor& window, const client::Answer& answer, int64_t row,
+  static std::vector<int32_t> TokensOf(const client::Tensor& window, int64_t row) {
+    const std::vector<double> tokens = window.RealsOfRow(row);
+    return {tokens.begin(), tokens.end() - 1};
+  }
+
+  Status AddLanguage(const std::vector<int32_t>& tokens, const client::Answer& answer, int64_t row,
                      nlohmann::ordered_json& line) const {
-    const std::vector<double> row_tokens = window.RealsOfRow(row);
-    const std::vector<int32_t> tokens(row_tokens.begin(), row_tokens.end() - 1);
     MW_ASSIGN_OR_RETURN(const report::Prediction prediction,
                         PredictionOf(answer, row, tokens, top_));
     line["predicted"] = prediction.predicted;
@@ -179,6 +203,7 @@ class JsonLines final : public Writer {
 
   std::ofstream file_;
   const int top_;
+  const std::vector<std::vector<int32_t>> texts_;
 };
 
 // One tensor of all rows, as .npy: a header, then the values.
@@ -236,7 +261,7 @@ class Npy final : public Writer {
 };
 
 Result<std::unique_ptr<Writer>> MakeWriter(const PredictArgs& args, const std::string& path,
-                                           int64_t rows) {
+                                           const Rows& rows) {
   const bool npy = args.out.ends_with(".npy");
   if (!npy && !args.out.ends_with(".jsonl")) {
     return Fail(InvalidArgument(
@@ -244,8 +269,9 @@ Result<std::unique_ptr<Writer>> MakeWriter(const PredictArgs& args, const std::s
   }
   std::ofstream file(path, std::ios::binary);
   if (!file) return Fail(PermissionDenied(fmt::format("{} cannot be written", path)));
-  if (npy) return std::unique_ptr<Writer>(std::make_unique<Npy>(std::move(file), rows));
-  return std::unique_ptr<Writer>(std::make_unique<JsonLines>(std::move(file), args.top));
+  if (npy) return std::unique_ptr<Writer>(std::make_unique<Npy>(std::move(file), rows.count));
+  return std::unique_ptr<Writer>(
+      std::make_unique<JsonLines>(std::move(file), args.top, rows.texts));
 }
 
 struct UnderWay {
@@ -280,15 +306,11 @@ Status Walk(client::Session& session, const PredictArgs& args, const Signature& 
   return OkStatus();
 }
 
-}  // namespace
-
-Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
-                            const std::string& format) {
-  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
-  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
+Result<int64_t> WriteAnswers(client::Session& session, const PredictArgs& args,
+                             const Signature& inputs, Rows rows) {
   // Whole, or not at all: it gets its name at the end.
   const std::string part = args.out + ".part";
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, MakeWriter(args, part, rows.count));
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, MakeWriter(args, part, rows));
   Status written = Walk(session, args, inputs, rows, *writer);
   if (written.ok() && std::rename(part.c_str(), args.out.c_str()) != 0) {
     written = PermissionDenied(fmt::format("{} cannot be renamed to {}", part, args.out));
@@ -296,6 +318,31 @@ Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
   if (written.ok()) return rows.count;
   std::remove(part.c_str());
   return Fail(written);
+}
+
+}  // namespace
+
+Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
+                            const std::string& format) {
+  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
+  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
+  return WriteAnswers(session, args, inputs, std::move(rows));
+}
+
+Result<int64_t> PredictTexts(client::Session& session, const PredictArgs& args,
+                             std::vector<std::vector<int32_t>> texts) {
+  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
+  MW_TRY(CheckWindow(inputs));
+  const ir::Dims& dims = inputs.at(kWindowInput).dims;
+  const int64_t positions = dims[1] - 1;
+  for (std::vector<int32_t>& text : texts) {
+    if (std::ssize(text) > positions) text.erase(text.begin(), text.end() - positions);
+  }
+  Rows rows;
+  rows.count = std::ssize(texts);
+  rows.batch = dims[0];
+  rows.texts = std::move(texts);
+  return WriteAnswers(session, args, inputs, std::move(rows));
 }
 
 }  // namespace meshwright::cli

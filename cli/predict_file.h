@@ -4,7 +4,9 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/args.h"
@@ -18,5 +20,11 @@ namespace meshwright::cli {
 // no format; those of the session; of the disk.
 Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
                             const std::string& format);
+
+// The same of texts, a row each (cli/predict_lines.h): a language model's loss and what comes next.
+// Of a text that is longer than the window the last tokens count. Errors: kFailedPrecondition: the
+// program is none of a language model; else as above.
+Result<int64_t> PredictTexts(client::Session& session, const PredictArgs& args,
+                             std::vector<std::vector<int32_t>> texts);
 
 }  // namespace meshwright::cli

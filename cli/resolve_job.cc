@@ -132,6 +132,10 @@ Status CheckReadHere(const JobConfig& config) {
   };
   if (!config.adapter_path.empty()) return refuse("lora.adapter_path", config.adapter_path);
   if (config.tokenizer != "byte") return refuse("training.tokenizer", config.tokenizer);
+  if (!config.datasets.empty()) return refuse("training.datasets", config.datasets[0]);
+  if (!config.validation_datasets.empty()) {
+    return refuse("validation.datasets", config.validation_datasets[0]);
+  }
   for (const char* text : {"text", "jsonl", "images"}) {
     if (config.dataset_format == text) return refuse("training.dataset_format", text);
   }

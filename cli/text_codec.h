@@ -22,6 +22,7 @@ class TextCodec {
   // Errors: those of Tokenizer::Load.
   static Result<TextCodec> OfFolder(const std::string& folder);
 
+  bool is_bytes() const { return !tokenizer_; }
   // special: with the tokens around a text; a rendered chat template has them already.
   Result<std::vector<int32_t>> Encode(const std::string& text, bool special = true) const;
   // The token of this text; nothing where it is none, and of bytes.

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/data_sets.h"
+
 namespace meshwright::config {
 namespace {
 
@@ -39,14 +41,23 @@ Result<client::RowKind> RowKindOf(const JobConfig& config) {
 Result<ir::DataSpec> DataWithoutFiles(const JobConfig& config) {
   ir::DataSpec data = config.data;
   MW_ASSIGN_OR_RETURN(const client::RowKind rows, RowKindOf(config));
-  if (!data.streams.empty() || rows == client::RowKind::kWindows) return data;
+  MW_ASSIGN_OR_RETURN(const std::vector<DataSet> validation, ValidationSets(config));
+  const bool several = validation.size() > 1;
+  if (!data.streams.empty() || (rows == client::RowKind::kWindows && !several)) return data;
   ir::DataStream stream;
   stream.validation_fraction = data.validation_fraction;
-  stream.kind = ir::DataKind::kRecords;
-  std::vector<const char*> names = {"tokens", "labels"};
-  if (rows == client::RowKind::kPacked) names.insert(names.end(), {"segments", "positions"});
-  for (const char* name : names) {
-    stream.fields.push_back({name, ir::Element::kI32, {config.train.sequence}, {}, {}});
+  if (rows == client::RowKind::kWindows) {
+    stream.fields = {{std::string(ir::kWindowField), ir::Element::kU16, {}, {}, {}}};
+  } else {
+    stream.kind = ir::DataKind::kRecords;
+    std::vector<const char*> names = {"tokens", "labels"};
+    if (rows == client::RowKind::kPacked) names.insert(names.end(), {"segments", "positions"});
+    for (const char* name : names) {
+      stream.fields.push_back({name, ir::Element::kI32, {config.train.sequence}, {}, {}});
+    }
+  }
+  for (const DataSet& set : validation) {
+    if (several) stream.validation_parts.push_back({set.name, 0, 1});
   }
   data.streams = {std::move(stream)};
   return data;

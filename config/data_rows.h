@@ -16,7 +16,7 @@ bool IsTokenized(const JobConfig& config);
 Result<client::RowKind> RowKindOf(const JobConfig& config);
 
 // What the job's data will look like once their files are found: streams without files, or none
-// where the default is right. Errors: those of RowKindOf.
+// where the default is right. Errors: those of RowKindOf and of config/data_sets.h.
 Result<ir::DataSpec> DataWithoutFiles(const JobConfig& config);
 
 }  // namespace meshwright::config

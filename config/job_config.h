@@ -46,6 +46,8 @@ struct JobConfig {
   std::string dataset_path;
   std::string dataset_format = "bytes";
   std::string validation_path;
+  std::vector<std::string> datasets;             // of a mixture (config/data_sets.h)
+  std::vector<std::string> validation_datasets;  // by name
   std::string tokenizer = "byte";
   std::string loss_on = "all";  // or "answers"
   std::optional<bool> packing;  // empty: as loss_on says (config/data_rows.h)
@@ -67,6 +69,7 @@ struct JobConfig {
   bool last_save = true;
   ir::CheckpointSpec checkpoint;
   std::string async_mode = "async";
+  std::string moments_dtype = "float32";
   std::string export_dtype = "float32";
   int64_t load_step = -1;                         // of the checkpoint to go on from; -1: the newest
   std::vector<std::string> exclude_from_loading;  // patterns of its tensors

@@ -84,6 +84,11 @@ std::vector<ConfigKey> RunKeys() {
       {"validation", "dataset_path",
        "Data to validate with, as training.dataset_path; then all of that is trained on.",
        MW_AT(validation_path)},
+      {"validation", "datasets",
+       "Several data sets to validate with, each as \"NAME: PATH\" or \"NAME: PATH: "
+       "format=jsonl\": "
+       "of each validation.batches are read, and each has a loss of its own, validation/NAME.",
+       MW_AT(validation_datasets)},
   };
 }
 
@@ -112,6 +117,10 @@ std::vector<ConfigKey> CheckpointKeys() {
        MW_AT(checkpoint.interval)},
       {"checkpoint", "interval_seconds", "Seconds between checkpoints, besides; 0: never.",
        MW_AT(checkpoint.interval_s)},
+      {"checkpoint", "keep_best",
+       "A validation that is the best so far is saved, and that save stays whatever keep_latest_k "
+       "says; by which number: as training.early_stop_metric. Empty: none.",
+       MW_AT(checkpoint.keep_best)},
       {"checkpoint", "keep_latest_k", "Older checkpoints of the folder are removed; 0: none are.",
        MW_AT(checkpoint.keep_latest_k)},
       {"checkpoint",

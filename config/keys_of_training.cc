@@ -9,7 +9,7 @@ std::vector<ConfigKey> OptimizerKeys() {
        "Optimizer.",
        MW_AT(optimizer.name),
        KeyKind::kChoice,
-       {"adamw", "sgd", "lion"}},
+       {"adamw", "sgd", "lion", "adafactor"}},
       {"optimizer", "lr", "Peak learning rate.", MW_AT(optimizer.lr)},
       {"optimizer", "beta1", "AdamW and Lion.", MW_AT(optimizer.beta1)},
       {"optimizer", "beta2", "AdamW and Lion, which usually has 0.99.", MW_AT(optimizer.beta2)},
@@ -17,6 +17,22 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"optimizer", "weight_decay", "Decoupled; applies to matrices, not to biases and norms.",
        MW_AT(optimizer.weight_decay)},
       {"optimizer", "momentum", "SGD only.", MW_AT(optimizer.momentum)},
+      {"optimizer",
+       "moments_dtype",
+       "Type in which AdamW, SGD and Lion keep their moments between steps; bfloat16 halves them "
+       "(docs/fine-tuning.md).",
+       MW_AS(moments_dtype, "optimizer.moments_dtype"),
+       KeyKind::kChoice,
+       {"float32", "bfloat16"}},
+      {"optimizer", "scale_parameter",
+       "Adafactor: lr is times the root mean square of each param (docs/fine-tuning.md).",
+       MW_AT(optimizer.scale_parameter)},
+      {"optimizer", "decay_rate",
+       "Adafactor: at step t the mean of squares decays by 1 - t^-decay_rate.",
+       MW_AT(optimizer.decay_rate)},
+      {"optimizer", "clip_threshold",
+       "Adafactor: the most that the root mean square of an update is.",
+       MW_AT(optimizer.clip_threshold)},
       {"optimizer", "param_groups",
        "Params with settings of their own, each as \"PATTERN: lr_factor=2, weight_decay=0\"; of "
        "two "
@@ -25,10 +41,12 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
       {"lr_scheduler",
        "decay_type",
-       "Shape after the warm-up.",
+       "Shape after the warm-up; relative: lr / sqrt(step), 0.01 * lr at most, and "
+       "relative_warmup, "
+       "which begins at 1e-6 * lr * step: Adafactor's own.",
        MW_AT(optimizer.schedule),
        KeyKind::kChoice,
-       {"constant", "linear", "cosine"}},
+       {"constant", "linear", "cosine", "relative", "relative_warmup"}},
       {"lr_scheduler", "min_lr", "Learning rate at total_steps, at most lr; linear and cosine.",
        MW_AT(optimizer.min_lr)},
       {"lr_scheduler", "total_steps",
@@ -56,6 +74,10 @@ std::vector<ConfigKey> TrainingKeys() {
        "byte: "
        "that of model.hf_path. Data of bytes need none.",
        MW_AT(tokenizer)},
+      {"training", "datasets",
+       "Several data sets in the place of dataset_path, each as \"PATH: weight=3, format=jsonl\": "
+       "of every 4 rows 3 are of it where another has the weight 1 (docs/data.md).",
+       MW_AT(datasets)},
       {"training",
        "loss_on",
        "Tokens of text and jsonl data that are learned: all, or answers: what the assistant of "
@@ -139,6 +161,15 @@ std::vector<ConfigKey> TuningKeys() {
        "Patterns of params that are trained, all others being frozen; beside LoRA, those that are "
        "trained with the adapters. What frozen names, too, is frozen.",
        MW_AT(trainable)},
+      {"training", "early_stop_patience",
+       "The job ends well behind so many validations in a row of which none was better than the "
+       "best before; 0: never. Needs validation.interval.",
+       MW_AS(train.early_stop_patience, "train.early_stop_patience")},
+      {"training", "early_stop_metric",
+       "What better means: validation_loss, or validation/NAME: the loss of the validation set "
+       "NAME, "
+       "or an output of the trained program; \"max:\" before it: more is better.",
+       MW_AS(train.early_stop_metric, "train.early_stop_metric")},
       {"training", "label_smoothing",
        "Share of each label that is spread over the vocabulary; the validation's loss is without.",
        MW_AT(loss_terms.label_smoothing)},

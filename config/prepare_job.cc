@@ -126,8 +126,10 @@ ir::TrainSpec TrainOf(const JobConfig& config) {
 // Everything but programs.
 client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
+  ir::OptimizerSpec optimizer = config.optimizer;
+  optimizer.moments_dtype = DTypeOf(config.moments_dtype);
   builder.Train(TrainOf(config))
-      .Optimizer(config.optimizer)
+      .Optimizer(std::move(optimizer))
       .Parallel(config.parallel)
       .Data(config.data)
       .DType(DTypeOf(config.dtype))

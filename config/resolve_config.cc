@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "ir/parallel_pins.h"
+#include "ir/rate_schedule.h"
 #include "planner/zero_levels.h"
 
 namespace meshwright::config {
@@ -92,6 +93,12 @@ Status ResolveSchedule(JobConfig& config, const std::string& file) {
     if (optimizer.total_steps != steps) {
       config.notes.push_back("lr_scheduler.total_steps has no effect with decay_type \"constant\"");
     }
+  } else if (ir::IsRelative(optimizer.schedule)) {
+    if (optimizer.min_lr != 0 || optimizer.total_steps != steps || optimizer.warmup_steps != 0) {
+      config.notes.push_back(fmt::format(
+          "lr_scheduler.min_lr, total_steps and warmup_steps have no effect with decay_type \"{}\"",
+          optimizer.schedule));
+    }
   } else {
     if (optimizer.min_lr > optimizer.lr) {
       return InvalidArgument(fmt::format(
@@ -132,6 +139,10 @@ void NoteUnused(JobConfig& config) {
        "optimizer.momentum has no effect but with sgd; beta1 is its counterpart");
   note(optimizer.name == "lion" && optimizer.eps != defaults.eps,
        "optimizer.eps has no effect with lion");
+  note(optimizer.name == "adafactor" &&
+           (optimizer.beta1 != defaults.beta1 || optimizer.beta2 != defaults.beta2 ||
+            optimizer.eps != defaults.eps),
+       "optimizer.beta1, beta2 and eps have no effect with adafactor; it has decay_rate");
   note(optimizer.name == "sgd" &&
            (optimizer.beta1 != defaults.beta1 || optimizer.beta2 != defaults.beta2 ||
             optimizer.eps != defaults.eps),

@@ -65,7 +65,9 @@ SaveRequest MakeSaveRequest(const CheckpointOrder& order, uint64_t mesh_gen, Lau
   request.head.cause = cause;
   request.job = order.job;
   request.keep = order.keep;
-  if (cause == SaveCauseName(SaveCause::kEnd)) request.export_dtype = order.export_dtype;
+  const bool ends =
+      cause == SaveCauseName(SaveCause::kEnd) || cause == SaveCauseName(SaveCause::kBestEnd);
+  if (ends) request.export_dtype = order.export_dtype;
   return request;
 }
 

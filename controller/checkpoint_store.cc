@@ -122,11 +122,9 @@ Status CheckpointStore::Commit(const proto::CommitCheckpoint& commit) const {
                             {{checkpoint::kJobName, commit.job}}, also));
   MW_FAILPOINT("controller.commit.before-prune");
   MW_TRY(RemoveLeftovers(folder, commit.temporary));
-  if (commit.keep <= 0) return OkStatus();
-  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListSteps(folder));
-  for (size_t i = static_cast<size_t>(commit.keep); i < steps.size(); ++i) {
-    MW_TRY(checkpoint::Remove(folder, steps[i]));
-  }
+  MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                      checkpoint::StepsBeyond(folder, commit.keep));
+  for (const int64_t step : steps) MW_TRY(checkpoint::Remove(folder, step));
   return OkStatus();
 }
 

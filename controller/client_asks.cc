@@ -11,6 +11,7 @@
 
 #include "data/counts.h"
 #include "ir/averages.h"
+#include "ir/factored.h"
 #include "ir/id_bounds.h"
 #include "proto/frames.h"
 
@@ -187,14 +188,19 @@ Result<ir::TensorType> StateType(const ir::JobRequest& job, const StateNames& st
   if (!state.contains(name)) return Fail(none);
   const ir::Graph& graph = job.main().graph;
   const bool moment = name.starts_with("opt.m/") || name.starts_with("opt.v/");
+  const bool rows = name.starts_with(ir::kRowsPrefix);
+  const bool factored = rows || name.starts_with(ir::kColumnsPrefix);
   const std::string averaged = ir::AveragedParam(name);
-  const std::string param = !averaged.empty()                    ? averaged
-                            : moment && job.trained() != nullptr ? name.substr(6)
-                                                                 : name;
+  const bool remembered = (moment || factored) && job.trained() != nullptr;
+  const std::string param = !averaged.empty() ? averaged : remembered ? name.substr(6) : name;
   for (NodeId id : graph.NodesOf(ir::Op::kParam)) {
     if (graph.node(id).attrs.Str("name") != param) continue;
     ir::TensorType type = graph.type(graph.node(id).outputs[0]);
-    if (moment && type.dtype != ir::DType::kF64) type.dtype = ir::DType::kF32;
+    if (moment && type.dtype != ir::DType::kF64) type.dtype = job.optimizer.moments_dtype;
+    if (!factored) return type;
+    MW_ASSIGN_OR_RETURN(const ir::Factored of, ir::FactoredOf(graph.node(id), type));
+    type.dims = rows ? of.RowsOf(type.dims) : of.ColumnsOf(type.dims);
+    if (type.dtype != ir::DType::kF64) type.dtype = ir::DType::kF32;
     return type;
   }
   return Fail(none);

@@ -153,6 +153,7 @@ void BeginRecovery(JobEntry& job, const RuntimeError& cause, CoreState& core, Co
   const bool unread = from != nullptr && !job.run->restored();
   if (unread && cause.kind == proto::ErrorKind::kStepFailed) recovery.unreadable.insert(from->id);
   recovery.held = job.run->driver().Held();
+  if (const auto stands = job.run->driver().Stands()) recovery.stands = stands;
   recovery.told_start.clear();
   ++recovery.failures;
   recovery.plan = mesh.order.plan;

@@ -65,7 +65,8 @@ std::unique_ptr<Driver> DriverOf(const JobEntry& job) {
   const ir::StartPoint& start = job.run->start().point;
   if (IsLastRun(job)) return std::make_unique<LastSave>(start.step);
   return MakeDriver(*job.request, start, job.record.told_steps,
-                    job.recovery ? job.recovery->held : std::nullopt);
+                    job.recovery ? job.recovery->held : std::nullopt,
+                    job.recovery ? job.recovery->stands : std::nullopt);
 }
 
 // Its generation is durable before anyone is told of it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "controller/evaluate_driver.h"
@@ -39,15 +40,36 @@ class ClientDriver final : public Driver {
   bool closed_ = false;
 };
 
+// The names of the sets that a validation reads in turns; none: it is one.
+std::vector<std::string> ValidationSetsOf(const ir::DataSpec& data) {
+  std::vector<std::string> names;
+  for (const ir::DataStream& stream : data.streams) {
+    for (const ir::DataPart& part : stream.validation_parts) names.push_back(part.name);
+  }
+  return names;
+}
+
 int64_t EvaluationBatches(const ir::JobRequest& job) {
-  return job.driver.batches > 0 ? job.driver.batches : job.train.validation_batches;
+  if (job.driver.batches > 0) return job.driver.batches;
+  const auto sets = static_cast<int64_t>(ValidationSetsOf(job.data).size());
+  return job.train.validation_batches * std::max<int64_t>(1, sets);
+}
+
+std::set<std::string> MeansOf(const ir::JobRequest& job) {
+  std::set<std::string> means;
+  if (job.trained() == nullptr) return means;
+  for (const ir::NamedValue& output : job.trained()->graph.outputs) {
+    if (output.reduction == ir::Reduction::kMean) means.insert(output.name);
+  }
+  return means;
 }
 
 }  // namespace
 
 const char* SaveCauseName(SaveCause cause) {
   static constexpr std::array<const char*, kSaveCauseCount> kNames = {
-      "interval", "time", "end", "pause", "drain", "cancel", "failure", "asked"};
+      "interval", "time",    "end",   "pause", "drain",
+      "cancel",   "failure", "asked", "best",  "best-end"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -57,12 +79,18 @@ bool TakesSnapshots(const ir::JobRequest& job) {
 }
 
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start,
-                                   int64_t told_steps, std::optional<proto::StepMetrics> held) {
+                                   int64_t told_steps, std::optional<proto::StepMetrics> held,
+                                   const std::optional<JudgedSoFar>& stands) {
   switch (job.driver.kind) {
     case ir::DriverKind::kTrain: {
-      auto driver = std::make_unique<TrainDriver>(job.train,
-                                                  data::HasValidation(job.data, job.train.sequence),
-                                                  job.checkpoint, start, told_steps);
+      auto driver = std::make_unique<TrainDriver>(
+          job.train, data::HasValidation(job.data, job.train.sequence), job.checkpoint, start,
+          told_steps, ValidationSetsOf(job.data));
+      driver->Average(MeansOf(job));
+      if (std::optional<Judge> judge = Judge::Of(job)) {
+        if (stands) judge->Remember(*stands);
+        driver->JudgeBy(*std::move(judge));
+      }
       if (TakesSnapshots(job)) {
         driver->TakeSnapshots(
             {job.fault_tolerance.snapshot_every, std::max<int64_t>(0, start.step)});

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "controller/judge.h"
 #include "ir/job.h"
 #include "proto/messages.h"
 
@@ -33,9 +34,11 @@ enum class SaveCause : uint8_t {
   kDrain,
   kCancel,
   kFailure,
-  kAsked
+  kAsked,
+  kBest,     // of all validations so far
+  kBestEnd,  // that, and the end
 };
-inline constexpr int kSaveCauseCount = 8;
+inline constexpr int kSaveCauseCount = 10;
 const char* SaveCauseName(SaveCause cause);  // "interval"
 
 struct PlannedLaunch {
@@ -104,16 +107,19 @@ class Driver {
   virtual int64_t SnapshotStep() const { return -1; }
   // A step that is done and not told yet.
   virtual std::optional<proto::StepMetrics> Held() const { return std::nullopt; }
+  // How its validations were, for the driver of the job's next run.
+  virtual std::optional<JudgedSoFar> Stands() const { return std::nullopt; }
   // The client that the job was for is gone, or says that it has finished.
   virtual void Close() {}
 };
 
 // The driver that the job asks for, from where it starts. told_steps: that people have seen the
 // metrics of, although they are run again. held: of the step before the start, which has not been
-// told. REQUIRES a valid job.
+// told. stands: of the run before. REQUIRES a valid job.
 std::unique_ptr<Driver> MakeDriver(const ir::JobRequest& job, const ir::StartPoint& start = {},
                                    int64_t told_steps = 0,
-                                   std::optional<proto::StepMetrics> held = std::nullopt);
+                                   std::optional<proto::StepMetrics> held = std::nullopt,
+                                   const std::optional<JudgedSoFar>& stands = std::nullopt);
 
 // Whether the job's runs are to take snapshots.
 bool TakesSnapshots(const ir::JobRequest& job);

@@ -10,11 +10,12 @@
 namespace meshwright::controller {
 
 LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
-                               const ir::CheckpointSpec& checkpoint, const ir::StartPoint& start)
+                               const ir::CheckpointSpec& checkpoint, const ir::StartPoint& start,
+                               int64_t validation_sets)
     : steps_(train.steps),
       steps_per_launch_(std::max<int64_t>(1, train.steps_per_launch)),
       validate_every_(train.validate_every),
-      validation_batches_(validate ? train.validation_batches : 0),
+      validation_batches_(validate ? train.validation_batches * validation_sets : 0),
       to_init_(start.empty() || !start.exclude.empty()),
       to_restore_(!start.empty()),
       next_step_(std::max<int64_t>(0, start.step)),
@@ -64,6 +65,7 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     return PlannedLaunch{"", next_step_, 0, LaunchKind::kRestore};
   }
   if (ValidationDue()) return NextValidation();
+  if (judging_) return std::nullopt;
   if (SaveDue() && !saving_) {
     saving_ = true;
     saved_step_ = next_step_;
@@ -113,6 +115,18 @@ void LaunchSchedule::NoteValidation(const PlannedLaunch& launch) {
   if (!EndsValidation(launch)) return;
   validated_steps_ = next_step_;
   validated_batches_ = 0;
+  judging_ = judges_;
+}
+
+void LaunchSchedule::Judged(bool best, bool ends) {
+  MW_CHECK(judges_) << "a validation that nobody waits for is judged";
+  judging_ = false;
+  if (ends && next_step_ < steps_) {
+    steps_ = next_step_;
+    if (save_enabled_) save_due_ = SaveCause::kEnd;
+  }
+  if (!best || !save_enabled_) return;
+  save_due_ = next_step_ == steps_ ? SaveCause::kBestEnd : SaveCause::kBest;
 }
 
 std::optional<PlannedLaunch> LaunchSchedule::NextSteps() {

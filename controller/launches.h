@@ -29,10 +29,11 @@ class LaunchSchedule {
   static constexpr int64_t kMaxBatchesPerLaunch = 1000;
 
   LaunchSchedule() = default;
-  // validate: false when the data has no validation part. Steps before the start are done, and
-  // validated.
+  // validate: false when the data has no validation part; sets: each has its batches. Steps before
+  // the start are done, and validated.
   LaunchSchedule(const ir::TrainSpec& train, bool validate,
-                 const ir::CheckpointSpec& checkpoint = {}, const ir::StartPoint& start = {});
+                 const ir::CheckpointSpec& checkpoint = {}, const ir::StartPoint& start = {},
+                 int64_t validation_sets = 1);
 
   // Snapshots come with the launches that get to where they are due.
   void TakeSnapshots(SnapshotCadence cadence) { snapshots_ = cadence; }
@@ -48,7 +49,8 @@ class LaunchSchedule {
   // True for the launch that brings the last batches of a validation.
   bool EndsValidation(const PlannedLaunch& launch) const;
   bool done() const {
-    return filled() && next_step_ >= steps_ && !ValidationDue() && !SaveDue() && !saving_;
+    return filled() && next_step_ >= steps_ && !ValidationDue() && !judging_ && !SaveDue() &&
+           !saving_;
   }
   void RequestSave(SaveCause cause);
   void SaveEnded(bool saved);
@@ -57,11 +59,16 @@ class LaunchSchedule {
   bool halted() const {
     const bool waits =
         ValidationDue() || SaveDue() || (next_step_ < steps_ && snapshots_.HaltWaits(next_step_));
-    return halting_ && !(filled() && waits) && !saving_;
+    return halting_ && !(filled() && waits) && !saving_ && !judging_;
   }
   void SnapshotEnded(const proto::SnapshotTaken& taken, double step_seconds) {
     snapshots_.End(taken, step_seconds);
   }
+  // From here on nothing follows a validation before Judged() says what it was worth.
+  void JudgeValidations() { judges_ = true; }
+  // best: a save of the state is due, unless it is saved. ends: no step follows but what is to be
+  // done behind the last one.
+  void Judged(bool best, bool ends);
   // True when a validation follows this 0-based step.
   bool ValidatedAfter(int64_t step) const;
 
@@ -86,6 +93,8 @@ class LaunchSchedule {
   int64_t next_step_ = 0;
   int64_t validated_steps_ = 0;
   int64_t validated_batches_ = 0;  // of the validation under way
+  bool judges_ = false;
+  bool judging_ = false;  // a validation is under way, or over and not judged
   bool save_enabled_ = false;
   int64_t save_interval_ = 0;  // 0: only when asked, and at the end
   bool waits_for_saves_ = false;

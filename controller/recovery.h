@@ -78,6 +78,7 @@ struct Recovery {
   bool gives_way = false;        // in the queue, since another job needed its devices
   bool moves = false;            // its run halted: nothing has failed
   std::optional<proto::StepMetrics> held = {};  // of the last step that was done, not told yet
+  std::optional<JudgedSoFar> stands = {};       // how the validations before were
   std::set<SnapshotId> unreadable = {};         // that a run could not be restored from
   std::set<std::string> notes = {};             // told of snapshots that are not taken
   // It has failed for good: what no checkpoint has is saved, and it ends with this.

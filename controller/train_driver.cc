@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -92,23 +93,69 @@ DriverNews TrainDriver::OnSteps(const std::vector<proto::StepReport>& reports) {
   return news;
 }
 
+void TrainDriver::AddBatch(int64_t batch, const proto::StepReport& report) {
+  const double loss = ValueOr(report.values, "loss_sum", kNoNumber);
+  const double tokens = ValueOr(report.values, "count", kNoNumber);
+  std::vector<Sum*> sums = {&validation_.all};
+  if (!sets_.empty()) {
+    const auto set = static_cast<size_t>(batch / std::max<int64_t>(1, set_batches_));
+    MW_CHECK(set < sets_.size()) << "batch " << batch << " of " << sets_.size() << " sets";
+    sums.push_back(&validation_.sets[sets_[set]]);
+  }
+  for (Sum* sum : sums) {
+    sum->loss += loss;
+    sum->tokens += tokens;
+  }
+  for (const auto& [name, value] : report.values) {
+    if (name != "loss_sum" && name != "count") validation_.values[name] += value;
+  }
+  validation_.seconds += report.seconds;
+  ++validation_.batches;
+}
+
+void TrainDriver::NoteValidation(const ValidationSum& sum, proto::StepMetrics& metrics) const {
+  metrics.validation_loss = sum.all.loss / sum.all.tokens;
+  for (const auto& [name, set] : sum.sets) {
+    metrics.values[ir::kValidationPrefix + name] = set.loss / set.tokens;
+  }
+  for (const auto& [name, value] : sum.values) {
+    const double of = means_.contains(name) ? static_cast<double>(sum.batches) : 1;
+    metrics.values[ir::kValidationPrefix + name] = value / of;
+  }
+}
+
 DriverNews TrainDriver::OnValidation(const PlannedLaunch& launch,
                                      const std::vector<proto::StepReport>& reports) {
   DriverNews news;
-  if (!held_) return news;
-  for (const proto::StepReport& report : reports) {
-    validation_.loss += ValueOr(report.values, "loss_sum", kNoNumber);
-    validation_.tokens += ValueOr(report.values, "count", kNoNumber);
-    validation_.seconds += report.seconds;
+  if (!held_) {
+    // Of a step that was judged before.
+    if (judge_ && schedule_.EndsValidation(launch)) schedule_.Judged(false, false);
+    return news;
+  }
+  for (size_t i = 0; i < reports.size(); ++i) {
+    AddBatch(launch.first_step + static_cast<int64_t>(i), reports[i]);
   }
   if (!schedule_.EndsValidation(launch)) return news;
   const ValidationSum sum = std::exchange(validation_, {});
   proto::StepMetrics metrics = *std::exchange(held_, std::nullopt);
-  metrics.validation_loss = sum.loss / sum.tokens;
+  NoteValidation(sum, metrics);
+  Verdict verdict;
+  if (judge_) {
+    verdict = judge_->Of(metrics);
+    schedule_.Judged(verdict.best, verdict.ends);
+  }
   if (metrics.step < told_steps_) return news;
   news.log_lines.push_back(fmt::format(
       "step {}: loss {:.4f}, validation loss {:.4f} ({:.0f} tokens in {:.2f} s)", metrics.step + 1,
-      metrics.loss, metrics.validation_loss, sum.tokens, sum.seconds));
+      metrics.loss, metrics.validation_loss, sum.all.tokens, sum.seconds));
+  for (const auto& [name, set] : sum.sets) {
+    news.log_lines.back() += fmt::format(", {} {:.4f}", name, set.loss / set.tokens);
+  }
+  if (verdict.ends) {
+    news.log_lines.push_back(fmt::format(
+        "step {}: training ends early: {} validations in a row were no better than step {}",
+        metrics.step + 1, judge_->standing().worse, judge_->standing().least_step + 1));
+  }
   news.steps.push_back(std::move(metrics));
   return news;
 }

@@ -44,6 +44,41 @@ Status CheckWholeTokens(const ir::DataStream& stream) {
 
 }  // namespace
 
+std::vector<StreamCounts> CountsOfParts(const ir::DataStream& stream, int64_t sequence) {
+  std::vector<int64_t> items;
+  for (const ir::DataPart& part : stream.parts) items.push_back(part.items);
+  if (items.empty() && !stream.fields.empty()) items.push_back(ItemsOf(stream.fields[0].slices));
+  const bool tail = !stream.fields.empty() && stream.fields[0].validation.empty();
+  std::vector<StreamCounts> parts;
+  for (const int64_t count : items) {
+    StreamCounts counts;
+    counts.items = count;
+    if (tail) {
+      counts.validation_items =
+          static_cast<int64_t>(std::floor(static_cast<double>(count) * stream.validation_fraction));
+    }
+    counts.training_items = count - counts.validation_items;
+    MW_CHECK(counts.training_items >= 0)
+        << "a validation fraction of " << stream.validation_fraction;
+    counts.training_samples = SamplesOf(stream, counts.training_items, sequence);
+    counts.validation_samples = SamplesOf(stream, counts.validation_items, sequence);
+    parts.push_back(counts);
+  }
+  return parts;
+}
+
+std::vector<int64_t> ValidationSamplesOf(const ir::DataStream& stream, int64_t sequence) {
+  if (stream.fields.empty()) return {};
+  if (stream.validation_parts.empty()) {
+    return {SamplesOf(stream, ItemsOf(stream.fields[0].validation), sequence)};
+  }
+  std::vector<int64_t> samples;
+  for (const ir::DataPart& part : stream.validation_parts) {
+    samples.push_back(SamplesOf(stream, part.items, sequence));
+  }
+  return samples;
+}
+
 StreamCounts CountsOf(const ir::DataStream& stream, int64_t sequence) {
   StreamCounts counts;
   if (stream.fields.empty()) return counts;
@@ -53,27 +88,50 @@ StreamCounts CountsOf(const ir::DataStream& stream, int64_t sequence) {
     counts.validation_items = counts.validation_samples = stream.actor.validation_rows;
     return counts;
   }
-  const ir::DataField& field = stream.fields[0];
-  counts.items = ItemsOf(field.slices);
-  if (field.validation.empty()) {
-    const double tail = static_cast<double>(counts.items) * stream.validation_fraction;
-    counts.validation_items = static_cast<int64_t>(std::floor(tail));
-    counts.training_items = counts.items - counts.validation_items;
-    MW_CHECK(counts.training_items >= 0)
-        << "a validation fraction of " << stream.validation_fraction;
-  } else {
-    counts.validation_items = ItemsOf(field.validation);
-    counts.training_items = counts.items;
+  for (const StreamCounts& part : CountsOfParts(stream, sequence)) {
+    counts.items += part.items;
+    counts.training_items += part.training_items;
+    counts.validation_items += part.validation_items;
+    counts.training_samples += part.training_samples;
+    counts.validation_samples += part.validation_samples;
   }
-  counts.training_samples = SamplesOf(stream, counts.training_items, sequence);
-  counts.validation_samples = SamplesOf(stream, counts.validation_items, sequence);
+  const ir::DataField& field = stream.fields[0];
+  if (field.validation.empty()) return counts;
+  counts.validation_items = ItemsOf(field.validation);
+  for (const int64_t samples : ValidationSamplesOf(stream, sequence)) {
+    counts.validation_samples += samples;
+  }
   return counts;
 }
+
+namespace {
+
+// Of a mixture each part is to have samples: their proportions are the job's.
+Status CheckEachPart(const ir::DataStream& stream, int64_t sequence) {
+  const std::vector<StreamCounts> parts = CountsOfParts(stream, sequence);
+  for (size_t i = 0; i < stream.parts.size(); ++i) {
+    if (parts[i].training_samples > 0) continue;
+    return InvalidArgument(fmt::format(
+        "data set '{}' is too short: {} {}, of which {} are for training, are no row",
+        stream.parts[i].name, parts[i].items,
+        stream.kind == ir::DataKind::kTokens ? "tokens" : "records", parts[i].training_items));
+  }
+  const std::vector<int64_t> validation = ValidationSamplesOf(stream, sequence);
+  for (size_t i = 0; i < stream.validation_parts.size(); ++i) {
+    if (validation[i] > 0) continue;
+    return InvalidArgument(fmt::format("validation set '{}' is too short: it has no row",
+                                       stream.validation_parts[i].name));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 Status CheckEnough(const ir::DataStream& stream, int64_t sequence) {
   if (!stream.actor.empty()) return OkStatus();
   const bool tokens = stream.kind == ir::DataKind::kTokens;
   if (tokens) MW_TRY(CheckWholeTokens(stream));
+  MW_TRY(CheckEachPart(stream, sequence));
   const StreamCounts counts = CountsOf(stream, sequence);
   if (counts.training_samples > 0) return OkStatus();
   if (!tokens) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/data_spec.h"
@@ -25,7 +26,13 @@ struct StreamCounts {
   friend bool operator==(const StreamCounts&, const StreamCounts&) = default;
 };
 
-// REQUIRES: a stream that ir::CheckDataSpec accepts, sequence >= 1.
+// REQUIRES of all: a stream that ir::CheckDataSpec accepts, sequence >= 1.
+//
+// Of each part that is trained on, or of all as one: without those of validation files.
+std::vector<StreamCounts> CountsOfParts(const ir::DataStream& stream, int64_t sequence);
+// Samples of each set of validation files, or of all as one.
+std::vector<int64_t> ValidationSamplesOf(const ir::DataStream& stream, int64_t sequence);
+// The sum over the parts.
 StreamCounts CountsOf(const ir::DataStream& stream, int64_t sequence);
 
 // Whether there is something to train on. Errors: kInvalidArgument naming stream and file: empty,

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "data/convert.h"
+#include "data/mixture.h"
 #include "data/order.h"
 
 namespace meshwright::data {
@@ -30,6 +31,7 @@ Stream::Stream(const ir::DataStream& stream, const StreamOptions& options,
       counts_(CountsOf(stream, options.sequence)),
       files_(std::move(files)),
       own_validation_(!stream.fields[0].validation.empty()) {
+  SetParts(stream);
   for (const ir::DataField& field : stream.fields) {
     training_.emplace_back(*files_, field, field.slices);
     if (own_validation_) validation_.emplace_back(*files_, field, field.validation);
@@ -45,20 +47,64 @@ const FieldReader* Stream::Find(const ir::FeedName& feed) const {
   return at == readers.end() ? nullptr : &*at;
 }
 
+void Stream::SetParts(const ir::DataStream& stream) {
+  int64_t begin = 0;
+  for (const StreamCounts& counts : CountsOfParts(stream, options_.sequence)) {
+    const size_t i = parts_.size();
+    // The seed of the first part is the job's: a mixture of one is what it is alone.
+    const uint64_t seed =
+        i == 0 ? options_.seed : EpochBits(options_.seed, static_cast<int64_t>(i), "data/part");
+    parts_.push_back({begin, counts, seed});
+    weights_.push_back(stream.parts.empty() ? 1 : stream.parts[i].weight);
+    if (counts.validation_samples > 0) {
+      with_tail_.push_back(i);
+      tail_weights_.push_back(weights_.back());
+    }
+    begin += counts.items;
+  }
+  if (!own_validation_) return;
+  begin = 0;
+  turn_samples_ = ValidationSamplesOf(stream, options_.sequence);
+  for (size_t i = 0; i < turn_samples_.size(); ++i) {
+    const bool parts = !stream.validation_parts.empty();
+    turns_.push_back(parts ? stream.validation_parts[i].weight : 1);
+    turn_begins_.push_back(begin);
+    if (parts) begin += stream.validation_parts[i].items;
+  }
+}
+
 int64_t Stream::TrainingItem(int64_t sample) const {
-  MW_CHECK(counts_.training_samples > 0) << "stream '" << name_ << "' has nothing to train on";
-  const int64_t samples = counts_.training_samples;
+  const MixedSample of = SampleOfMixture(weights_, sample);
+  return ItemOfPart(parts_[of.part], of.sample);
+}
+
+int64_t Stream::ItemOfPart(const Part& part, int64_t sample) const {
+  MW_CHECK(part.counts.training_samples > 0) << "stream '" << name_ << "' has nothing to train on";
+  const int64_t samples = part.counts.training_samples;
   const int64_t epoch = sample / samples;
   const bool tokens = kind_ == ir::DataKind::kTokens;
-  const uint64_t key = EpochBits(options_.seed, epoch, tokens ? "data/window" : "data/record");
+  const uint64_t key = EpochBits(part.seed, epoch, tokens ? "data/window" : "data/record");
   const int64_t index = PermutedIndex(sample % samples, samples, key);
-  if (!tokens) return index;
-  const int64_t spare = counts_.training_items - 1 - samples * options_.sequence;
+  if (!tokens) return part.begin + index;
+  const int64_t spare = part.counts.training_items - 1 - samples * options_.sequence;
   MW_CHECK(spare >= 0) << samples << " windows of " << options_.sequence << " in "
-                       << counts_.training_items << " tokens";
+                       << part.counts.training_items << " tokens";
   const uint64_t shift =
-      EpochBits(options_.seed, epoch, "data/shift") % (static_cast<uint64_t>(spare) + 1);
-  return index * options_.sequence + static_cast<int64_t>(shift);
+      EpochBits(part.seed, epoch, "data/shift") % (static_cast<uint64_t>(spare) + 1);
+  return part.begin + index * options_.sequence + static_cast<int64_t>(shift);
+}
+
+// REQUIRES something to validate with.
+int64_t Stream::ValidationItem(int64_t sample) const {
+  const int64_t step = kind_ == ir::DataKind::kTokens ? options_.sequence : 1;
+  if (own_validation_) {
+    const MixedSample of = SampleOfTurns(turns_, sample);
+    return turn_begins_[of.part] + of.sample % turn_samples_[of.part] * step;
+  }
+  const MixedSample of = SampleOfMixture(tail_weights_, sample);
+  const Part& part = parts_[with_tail_[of.part]];
+  return part.begin + part.counts.training_items +
+         of.sample % part.counts.validation_samples * step;
 }
 
 Result<int64_t> Stream::FirstItem(const ir::FeedName& feed, int64_t sample) const {
@@ -72,9 +118,7 @@ Result<int64_t> Stream::FirstItem(const ir::FeedName& feed, int64_t sample) cons
         name_, files_text_, counts_.validation_items, tokens ? "tokens" : "records",
         tokens ? options_.sequence + 1 : 1)));
   }
-  const int64_t begin = own_validation_ ? 0 : counts_.training_items;
-  const int64_t step = kind_ == ir::DataKind::kTokens ? options_.sequence : 1;
-  return begin + sample % counts_.validation_samples * step;
+  return ValidationItem(sample);
 }
 
 Status Stream::CheckRow(const ir::DataField& field, const RowBuffer& row) const {

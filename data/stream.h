@@ -6,6 +6,10 @@
 // whole windows leave over. Training, records: sample n is record P(n % R) of epoch n / R; records
 // are whole, nothing is shifted, and all fields read the same record.
 //
+// A stream of several parts is a mixture: sample n is sample m of part i (data/mixture.h), and of
+// each part as above, with an order and a shift of its own. Tails of parts are mixed as the parts
+// are; parts of validation files are read in turns.
+//
 // Validation: sample n is window or record n (modulo their number), in order, without overlap: of
 // the validation files, or of the tail that is never trained on.
 //
@@ -56,14 +60,23 @@ class Stream {
   // place); kFailedPrecondition: nothing to validate with; kDataLoss: a file was changed.
   Status Read(const ir::FeedName& feed, int64_t sample, const RowBuffer& row);
 
-  // First token, or the record, of training sample `sample`.
+  // First token, or the record, of training sample `sample`: among all items of the stream.
   int64_t TrainingItem(int64_t sample) const;
 
  private:
+  struct Part {
+    int64_t begin = 0;  // its first item
+    StreamCounts counts;
+    uint64_t seed = 0;
+  };
+
   Stream(const ir::DataStream& stream, const StreamOptions& options,
          std::unique_ptr<FileSet> files);
   // The reader of one field of one part.
   const FieldReader* Find(const ir::FeedName& feed) const;
+  void SetParts(const ir::DataStream& stream);
+  int64_t ItemOfPart(const Part& part, int64_t sample) const;
+  int64_t ValidationItem(int64_t sample) const;
   Result<int64_t> FirstItem(const ir::FeedName& feed, int64_t sample) const;
   Status CheckRow(const ir::DataField& field, const RowBuffer& row) const;
   Status CheckTokens(const FieldReader& reader, int64_t first, const RowBuffer& row) const;
@@ -75,6 +88,12 @@ class Stream {
   const StreamCounts counts_;
   const std::unique_ptr<FileSet> files_;
   bool own_validation_ = false;  // files of its own
+  std::vector<Part> parts_;
+  std::vector<int64_t> weights_;       // of parts
+  std::vector<size_t> with_tail_;      // parts that have some
+  std::vector<int64_t> tail_weights_;  // of these
+  std::vector<int64_t> turns_;         // of validation files: samples of each part
+  std::vector<int64_t> turn_begins_, turn_samples_;
   std::vector<FieldReader> training_;
   std::vector<FieldReader> validation_;  // of files of their own
 };

@@ -49,24 +49,32 @@ Result<std::vector<ValueId>> AppendGradients(Builder& builder, ValueId loss,
 Result<Graph> Differentiate(const Graph& loss);
 
 struct OptimizerSpec {
-  std::string name = "adamw";  // "adamw" | "sgd" | "lion"
+  std::string name = "adamw";  // "adamw" | "sgd" | "lion" | "adafactor"
   double lr = 3e-4;
   double min_lr = 0;
-  std::string schedule = "constant";  // "constant" | "linear" | "cosine"
+  std::string schedule = "constant";  // ir/rate_schedule.h
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double momentum = 0;    // sgd
-  double max_norm = 1.0;  // global gradient norm; 0: no clipping
+  double momentum = 0;                // sgd
+  double max_norm = 1.0;              // global gradient norm; 0: no clipping
+  DType moments_dtype = DType::kF32;  // kBF16: of f32 params, what adamw, sgd and lion remember
+  // Adafactor: the rate is times the root mean square of the param, 1e-3 at least; the mean of
+  // squares at step t has the decay 1 - t^-decay_rate; an update's root mean square is this at
+  // most.
+  bool scale_parameter = true;
+  double decay_rate = 0.8;
+  double clip_threshold = 1;
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
 // Appends the update (Phase::kUpdate) to a graph made by Differentiate: sum_squares per gradient,
-// `sum` of them, clip_multiplier, learning_rate, one adamw/sgd per param. Optimizer state enters as
-// `param` nodes named "opt.m/P", "opt.v/P" (init zeros, attr state:int 1). Weight decay applies
+// `sum` of them, clip_multiplier, learning_rate, one adamw/sgd/adafactor per param. Optimizer state
+// enters as `param` nodes named "opt.m/P", "opt.v/P", of Adafactor "opt.r/P", "opt.c/P"
+// (ir/factored.h; init zeros, attr state:int 1). Weight decay applies
 // where the param's `decay` attr is 1. Outputs: "update/P" and "update/opt.m/P"... (the new
 // values), "loss" (loss_sum/count), "grad_norm", "lr", "tokens" (count). Outputs "grad/P" are kept.
 // State is in f64 for f64 params, else in f32. A param with sign_rate goes by it against the sign

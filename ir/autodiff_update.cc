@@ -9,8 +9,10 @@
 #include "ir/autodiff.h"
 #include "ir/averages.h"
 #include "ir/builder.h"
+#include "ir/factored.h"
 #include "ir/loss_scale.h"
 #include "ir/param_groups.h"
+#include "ir/rate_schedule.h"
 
 namespace meshwright::ir {
 namespace {
@@ -19,10 +21,12 @@ namespace {
 constexpr double kLeastSize = 1e-30;
 
 Status CheckSpec(const OptimizerSpec& spec) {
-  if (spec.name != "adamw" && spec.name != "sgd" && spec.name != "lion") {
-    return InvalidArgument(fmt::format("optimizer '{}' must be adamw, sgd or lion", spec.name));
+  if (spec.name != "adamw" && spec.name != "sgd" && spec.name != "lion" &&
+      spec.name != "adafactor") {
+    return InvalidArgument(
+        fmt::format("optimizer '{}' must be adamw, sgd, lion or adafactor", spec.name));
   }
-  if (spec.schedule != "constant" && spec.total_steps <= 0) {
+  if (spec.schedule != "constant" && !IsRelative(spec.schedule) && spec.total_steps <= 0) {
     return InvalidArgument(fmt::format("optimizer schedule '{}' needs total_steps > 0, has {}",
                                        spec.schedule, spec.total_steps));
   }
@@ -60,7 +64,7 @@ class UpdateAppender {
       if (param.sign_rate) {
         AppendSigned(param, clip[0]);
       } else {
-        AppendParam(param, clip[0], RateOf(param.rate_factor));
+        MW_TRY(AppendParam(param, clip[0], RateOf(param.rate_factor)));
         AppendAverage(param);
       }
     }
@@ -137,18 +141,24 @@ class UpdateAppender {
     return builder_.AddOne(Op::kLearningRate, {}, std::move(attrs), {TensorType{dtype, {}}});
   }
 
-  // A zero-initialised tensor like the param, kept between steps; at least f32.
+  // A zero-initialised tensor like the param, kept between steps; at least f32, unless the job says
+  // that moments are bf16.
   ValueId State(const std::string& name, ValueId like) {
     TensorType type = graph_.type(like);
-    if (type.dtype != DType::kF64) type.dtype = DType::kF32;
+    if (type.dtype != DType::kF64) type.dtype = spec_.moments_dtype;
+    return StateOf(name, type);
+  }
+
+  ValueId StateOf(const std::string& name, const TensorType& type) {
     return builder_.AddOne(Op::kParam, {},
                            {{"name", name}, {"init", std::string("zeros")}, {"state", int64_t{1}}},
                            {type});
   }
 
-  void AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
+  Status AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
     Attrs attrs = skips_;
     attrs.Set("weight_decay", param.weight_decay);
+    if (spec_.name == "adafactor") return AppendAdafactor(param, multiplier, rate, attrs);
     if (spec_.name != "adamw") {
       const std::string m_name = "opt.m/" + param.name;
       const bool lion = spec_.name == "lion";
@@ -158,12 +168,36 @@ class UpdateAppender {
           Op::kSgd, {param.value, param.grad, State(m_name, param.value), multiplier, rate}, attrs);
       builder_.SetOutput("update/" + param.name, results[0]);
       builder_.SetOutput("update/" + m_name, results[1]);
-      return;
+      return OkStatus();
     }
     attrs.Set("beta1", spec_.beta1);
     attrs.Set("beta2", spec_.beta2);
     attrs.Set("eps", spec_.eps);
     AppendAdamW(param, multiplier, rate, attrs);
+    return OkStatus();
+  }
+
+  Status AppendAdafactor(const Param& param, ValueId multiplier, ValueId rate, Attrs attrs) {
+    const TensorType type = graph_.type(param.value);
+    MW_ASSIGN_OR_RETURN(const Factored factored, FactoredOf(graph_.producer(param.value), type));
+    attrs.Set(kMatrixDimsAttr, factored.matrix_dims);
+    attrs.Set(kRowDimsAttr, factored.row_dims);
+    attrs.Set("scale_parameter", static_cast<int64_t>(spec_.scale_parameter));
+    attrs.Set("decay_rate", spec_.decay_rate);
+    attrs.Set("clip_threshold", spec_.clip_threshold);
+    const DType dtype = type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    const std::string rows = kRowsPrefix + param.name;
+    const std::string columns = kColumnsPrefix + param.name;
+    const std::vector<ValueId> results =
+        builder_.Add(Op::kAdamW,
+                     {param.value, param.grad, StateOf(rows, {dtype, factored.RowsOf(type.dims)}),
+                      StateOf(columns, {dtype, factored.ColumnsOf(type.dims)}), multiplier, rate},
+                     attrs);
+    MW_CHECK(results.size() == 3) << "adafactor renews a param and two states";
+    builder_.SetOutput("update/" + param.name, results[0]);
+    builder_.SetOutput("update/" + rows, results[1]);
+    builder_.SetOutput("update/" + columns, results[2]);
+    return OkStatus();
   }
 
   // The mean starts as the param does.

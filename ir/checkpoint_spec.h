@@ -36,6 +36,7 @@ struct CheckpointSpec {
   bool waits = false;                // with the next step, until a save is written
   bool last_save_in_hf = false;      // the save at the end has the weights as hf/, too
   DType export_dtype = DType::kF32;  // of these
+  std::string keep_best = {};        // metric (ir/metric.h) whose best save stays; empty: none
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 

@@ -56,6 +56,28 @@ Status CheckItem(const DataStream& stream, const DataField& field) {
   return OkStatus();
 }
 
+// items: of each field.
+Status CheckParts(const DataStream& stream, const std::vector<DataPart>& parts, int64_t items) {
+  constexpr int64_t kMostWeight = int64_t{1} << 40;
+  if (parts.empty()) return OkStatus();
+  std::set<std::string_view> names;
+  int64_t all = 0;
+  for (const DataPart& part : parts) {
+    if (!names.insert(part.name).second) {
+      return InvalidArgument(fmt::format("stream '{}' has two parts '{}'", stream.name, part.name));
+    }
+    if (part.items < 0 || part.weight < 1 || part.weight > kMostWeight ||
+        __builtin_add_overflow(all, part.items, &all)) {
+      return InvalidArgument(
+          fmt::format("stream '{}': part '{}' has {} items and the weight {}; a weight is 1 to {}",
+                      stream.name, part.name, part.items, part.weight, kMostWeight));
+    }
+  }
+  if (all == items && stream.actor.empty()) return OkStatus();
+  return InvalidArgument(
+      fmt::format("stream '{}' has {} items, and its parts have {}", stream.name, items, all));
+}
+
 Status CheckFields(const DataStream& stream) {
   std::set<std::string_view> names;
   int64_t items = 0;
@@ -81,7 +103,8 @@ Status CheckFields(const DataStream& stream) {
     items = own;
     validation = own_validation;
   }
-  return OkStatus();
+  MW_TRY(CheckParts(stream, stream.parts, items));
+  return CheckParts(stream, stream.validation_parts, validation);
 }
 
 Status CheckActor(const DataStream& stream) {

@@ -81,6 +81,16 @@ struct ActorSource {
   friend bool operator==(const ActorSource&, const ActorSource&) = default;
 };
 
+// Items of a stream that are a data set of their own.
+struct DataPart {
+  std::string name;
+  int64_t items = 0;  // the parts of a stream are one behind the other and make all of it
+  // Of training: of every sum of weights so many samples are of this part (data/mixture.h). Of
+  // validation: so many samples are read of it, then as many as the next one says.
+  int64_t weight = 1;
+  friend bool operator==(const DataPart&, const DataPart&) = default;
+};
+
 enum class DataKind : uint8_t { kTokens, kRecords };
 
 struct DataStream {
@@ -90,6 +100,8 @@ struct DataStream {
   std::vector<DataField> fields;
   double validation_fraction = 0.05;  // without files of its own: the tail, never trained on
   ActorSource actor = {};             // then there are no files, and fields have no slices
+  std::vector<DataPart> parts = {};   // of what is not of `validation`; empty: it is one
+  std::vector<DataPart> validation_parts = {};          // of `validation`; empty: it is one
   const DataField* Find(std::string_view field) const;  // or nullptr
   friend bool operator==(const DataStream&, const DataStream&) = default;
 };

@@ -11,7 +11,9 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "ir/gpu_support.h"
+#include "ir/metric.h"
 #include "ir/program_outputs.h"
+#include "ir/rate_schedule.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 
@@ -346,16 +348,24 @@ Status CheckParallel(const ParallelSpec& parallel) {
 }
 
 Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion") {
+  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion" &&
+      optimizer.name != "adafactor") {
     return InvalidField("optimizer.name",
-                        fmt::format("is '{}'; known: adamw, sgd, lion", optimizer.name));
+                        fmt::format("is '{}'; known: adamw, sgd, lion, adafactor", optimizer.name));
   }
-  if (optimizer.schedule != "constant" && optimizer.schedule != "linear" &&
-      optimizer.schedule != "cosine") {
-    return InvalidField(
-        "optimizer.schedule",
-        fmt::format("is '{}'; known: constant, linear, cosine", optimizer.schedule));
+  if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
+    return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
   }
+  if (optimizer.name == "adafactor" && optimizer.moments_dtype != DType::kF32) {
+    return InvalidField("optimizer.moments_dtype",
+                        "must be float32 with adafactor, whose state is rows and columns");
+  }
+  if (!IsSchedule(optimizer.schedule)) {
+    return InvalidField("optimizer.schedule",
+                        fmt::format("is '{}'; known: {}", optimizer.schedule, kSchedules));
+  }
+  MW_TRY(CheckRange("optimizer.decay_rate", optimizer.decay_rate, 0, 10));
+  MW_TRY(CheckRange("optimizer.clip_threshold", optimizer.clip_threshold, 1e-12, 1e12));
   MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
   MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
   MW_TRY(
@@ -487,6 +497,10 @@ Status CheckCheckpoint(const JobRequest& job) {
   if (!IsFloating(spec.export_dtype)) {
     return InvalidField("checkpoint.export_dtype", "is no type of floats");
   }
+  if (!spec.keep_best.empty()) {
+    if (!spec.enable) return InvalidField("checkpoint.keep_best", "needs checkpoint.enable = true");
+    MW_TRY(CheckMetric(job, "checkpoint.keep_best", spec.keep_best));
+  }
   if (job.start.empty()) return OkStatus();
   MW_TRY(CheckFolder(job.start.checkpoint).WithContext("the checkpoint to go on from"));
   if (job.driver.kind != DriverKind::kTrain) {
@@ -498,6 +512,38 @@ Status CheckCheckpoint(const JobRequest& job) {
                                    job.train.steps, job.start.step));
   }
   return OkStatus();
+}
+
+// What Adafactor remembers is of whole params.
+Status CheckFactored(const JobRequest& job) {
+  if (job.trained() == nullptr || job.optimizer.name != "adafactor") return OkStatus();
+  if (job.parallel.zero > 1) {
+    return InvalidField("parallel.zero",
+                        fmt::format("is {}; adafactor renews whole params, so its gradients and "
+                                    "weights are not split: take 0 or 1, or another optimizer",
+                                    job.parallel.zero));
+  }
+  if (job.parallel.schedule.ends_with("-vocab")) {
+    return InvalidField("parallel.schedule",
+                        fmt::format("is '{}', which splits the vocabulary over stages; adafactor "
+                                    "renews whole params: take the schedule without \"-vocab\"",
+                                    job.parallel.schedule));
+  }
+  return OkStatus();
+}
+
+Status CheckEarlyStop(const JobRequest& job) {
+  const int64_t patience = job.train.early_stop_patience;
+  if (patience < 0 || patience > kMaxSteps) {
+    return InvalidField("train.early_stop_patience",
+                        fmt::format("is {}; it counts validations", patience));
+  }
+  if (patience == 0) return OkStatus();
+  if (job.train.validate_every == 0) {
+    return InvalidField("train.early_stop_patience",
+                        "needs validations during the run (validation.interval)");
+  }
+  return CheckMetric(job, "train.early_stop_metric", job.train.early_stop_metric);
 }
 
 }  // namespace
@@ -527,6 +573,8 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckOutputsRead(job));
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckCheckpoint(job));
+  MW_TRY(CheckEarlyStop(job));
+  MW_TRY(CheckFactored(job));
   MW_TRY(CheckFaultTolerance(job.fault_tolerance));
   MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));

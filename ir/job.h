@@ -124,6 +124,9 @@ struct TrainSpec {
   int64_t loss_scale_window = 2000;
   // GPUs round the operands of f32 products to the 19 bits that their tensor cores take.
   bool tf32 = false;
+  // Validations without a better one, behind which the job ends; 0: it never does.
+  int64_t early_stop_patience = 0;
+  std::string early_stop_metric = "validation_loss";  // ir/metric.h
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ir/adapters.h"
+#include "ir/factored.h"
 #include "planner/choosing.h"
 
 namespace meshwright::planner {
@@ -183,6 +184,7 @@ std::optional<FactorIndex> SequenceFactor(const NodeAtHand& at, int64_t degree) 
 Result<Choice> ChooseTensor(const NodeAtHand& at, Choosing& choosing) {
   const auto& [node, rule, views] = at;
   Choice choice{kTensor, std::nullopt, false};
+  if (ir::IsFactored(node.attrs)) return choice;  // it needs all of the param
   if (node.op == Op::kAdamW || node.op == Op::kSgd) {
     // A param is renewed as it is split; its gradient follows.
     for (size_t d = 0; d < views[0].dims.size(); ++d) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/factored.h"
 #include "ir/param_groups.h"
 #include "planner/zero_levels.h"
 
@@ -19,7 +20,10 @@ using ir::Op;
 using ir::Phase;
 using mesh::Sharding;
 
-bool IsOptimizer(const Node& node) { return node.op == Op::kAdamW || node.op == Op::kSgd; }
+// Whose state may be split. Adafactor's is sums over all of a param, and small.
+bool IsOptimizer(const Node& node) {
+  return (node.op == Op::kAdamW && !ir::IsFactored(node.attrs)) || node.op == Op::kSgd;
+}
 
 class ZeroPass {
  public:

@@ -40,6 +40,14 @@ Result<ir::DataField> DecodeField(const v1::DataField& wire) {
   return field;
 }
 
+v1::DataPart EncodePart(const ir::DataPart& part) {
+  v1::DataPart wire;
+  wire.set_name(part.name);
+  wire.set_items(part.items);
+  wire.set_weight(part.weight);
+  return wire;
+}
+
 v1::DataStream EncodeStream(const ir::DataStream& stream) {
   v1::DataStream wire;
   wire.set_name(stream.name);
@@ -47,6 +55,10 @@ v1::DataStream EncodeStream(const ir::DataStream& stream) {
   for (const ir::FileRef& file : stream.files) *wire.add_files() = Encode(file);
   for (const ir::DataField& field : stream.fields) *wire.add_fields() = EncodeField(field);
   wire.set_validation_fraction(stream.validation_fraction);
+  for (const ir::DataPart& part : stream.parts) *wire.add_parts() = EncodePart(part);
+  for (const ir::DataPart& part : stream.validation_parts) {
+    *wire.add_validation_parts() = EncodePart(part);
+  }
   if (!stream.actor.empty()) {
     v1::ActorSource& actor = *wire.mutable_actor();
     actor.set_type(stream.actor.type);
@@ -55,6 +67,15 @@ v1::DataStream EncodeStream(const ir::DataStream& stream) {
     actor.set_deadline_ms(stream.actor.deadline_ms);
   }
   return wire;
+}
+
+std::vector<ir::DataPart> DecodeParts(
+    const google::protobuf::RepeatedPtrField<v1::DataPart>& wire) {
+  std::vector<ir::DataPart> parts;
+  for (const v1::DataPart& from : wire) {
+    parts.push_back({from.name(), from.items(), from.weight()});
+  }
+  return parts;
 }
 
 Result<ir::DataStream> DecodeStream(const v1::DataStream& wire) {
@@ -70,6 +91,8 @@ Result<ir::DataStream> DecodeStream(const v1::DataStream& wire) {
     stream.fields.push_back(std::move(field));
   }
   stream.validation_fraction = wire.validation_fraction();
+  stream.parts = DecodeParts(wire.parts());
+  stream.validation_parts = DecodeParts(wire.validation_parts());
   if (wire.has_actor()) {
     stream.actor = {wire.actor().type(), wire.actor().args(), wire.actor().validation_rows(),
                     wire.actor().deadline_ms()};

@@ -24,10 +24,14 @@ v1::OptimizerSpec EncodeOptimizer(const ir::OptimizerSpec& spec) {
   wire.set_weight_decay(spec.weight_decay);
   wire.set_momentum(spec.momentum);
   wire.set_max_norm(spec.max_norm);
+  wire.set_unscaled(!spec.scale_parameter);
+  wire.set_decay_rate(spec.decay_rate);
+  wire.set_clip_threshold(spec.clip_threshold);
+  wire.set_moments_dtype(std::string(ir::DTypeName(spec.moments_dtype)));
   return wire;
 }
 
-ir::OptimizerSpec DecodeOptimizer(const v1::OptimizerSpec& wire) {
+Result<ir::OptimizerSpec> DecodeOptimizer(const v1::OptimizerSpec& wire) {
   ir::OptimizerSpec spec;
   spec.name = wire.name();
   spec.lr = wire.lr();
@@ -41,6 +45,13 @@ ir::OptimizerSpec DecodeOptimizer(const v1::OptimizerSpec& wire) {
   spec.weight_decay = wire.weight_decay();
   spec.momentum = wire.momentum();
   spec.max_norm = wire.max_norm();
+  spec.scale_parameter = !wire.unscaled();
+  if (wire.decay_rate() != 0) spec.decay_rate = wire.decay_rate();
+  if (wire.clip_threshold() != 0) spec.clip_threshold = wire.clip_threshold();
+  if (wire.moments_dtype().empty()) return spec;
+  const Result<ir::DType> dtype = ir::ParseDType(wire.moments_dtype());
+  if (!dtype) return Fail(dtype.error().WithContext("optimizer.moments_dtype"));
+  spec.moments_dtype = *dtype;
   return spec;
 }
 
@@ -60,6 +71,8 @@ v1::TrainSpec EncodeTrain(const ir::TrainSpec& spec) {
   wire.set_loss_scale(spec.loss_scale);
   wire.set_loss_scale_window(spec.loss_scale_window);
   wire.set_tf32(spec.tf32);
+  wire.set_early_stop_patience(spec.early_stop_patience);
+  wire.set_early_stop_metric(spec.early_stop_metric);
   return wire;
 }
 
@@ -75,6 +88,8 @@ Result<ir::TrainSpec> DecodeTrain(const v1::TrainSpec& wire) {
   spec.validation_batches = wire.validation_batches();
   spec.compile = wire.compile();
   spec.tf32 = wire.tf32();
+  spec.early_stop_patience = wire.early_stop_patience();
+  if (!wire.early_stop_metric().empty()) spec.early_stop_metric = wire.early_stop_metric();
   if (!wire.compute_dtype().empty()) {
     const Result<ir::DType> dtype = ir::ParseDType(wire.compute_dtype());
     if (!dtype) return Fail(dtype.error().WithContext("train.compute_dtype"));
@@ -190,6 +205,7 @@ v1::CheckpointSpec EncodeCheckpoint(const ir::CheckpointSpec& spec) {
   wire.set_waits(spec.waits);
   wire.set_last_save_in_hf(spec.last_save_in_hf);
   wire.set_export_dtype(std::string(ir::DTypeName(spec.export_dtype)));
+  wire.set_keep_best(spec.keep_best);
   return wire;
 }
 
@@ -198,6 +214,7 @@ Result<ir::CheckpointSpec> DecodeCheckpoint(const v1::CheckpointSpec& wire) {
                           wire.keep_latest_k()};
   spec.waits = wire.waits();
   spec.last_save_in_hf = wire.last_save_in_hf();
+  spec.keep_best = wire.keep_best();
   if (wire.export_dtype().empty()) return spec;
   MW_ASSIGN_OR_RETURN(spec.export_dtype, ir::ParseDType(wire.export_dtype()));
   return spec;
@@ -286,7 +303,7 @@ Result<ir::JobRequest> Decode(const v1::JobRequest& wire) {
     job.programs.push_back(std::move(program));
   }
   MW_ASSIGN_OR_RETURN(job.driver, DecodeDriver(wire.driver()));
-  job.optimizer = DecodeOptimizer(wire.optimizer());
+  MW_ASSIGN_OR_RETURN(job.optimizer, DecodeOptimizer(wire.optimizer()));
   MW_ASSIGN_OR_RETURN(job.data, Decode(wire.data()));
   MW_ASSIGN_OR_RETURN(job.init_weights, Decode(wire.init_weights()));
   MW_ASSIGN_OR_RETURN(job.parallel, ir::ParsePins(wire.pins()));

@@ -227,6 +227,12 @@ void LeaveOut(config::JobConfig& config) {
   config.dtype = "float64";
   config.train.tf32 = false;
   config.dataset_format = "uint16";  // tokens are made up, so the vocabulary may be small
+  config.loss_on = "all";
+  config.packing.reset();
+  config.datasets.clear();
+  config.validation_datasets.clear();
+  config.train.early_stop_patience = 0;
+  config.checkpoint.keep_best.clear();
   config.optimizer.warmup_steps = 0;
   config.optimizer.eps = std::max(config.optimizer.eps, kLeastEpsilon);
   config.parallel.device = "cpu";

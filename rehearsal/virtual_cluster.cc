@@ -9,19 +9,13 @@
 
 #include "base/check.h"
 #include "base/philox.h"
+#include "ir/element_value.h"
 
 namespace meshwright::rehearsal {
 namespace {
 
 double ElementAt(const std::vector<std::byte>& data, ir::DType dtype, size_t index) {
-  if (dtype == ir::DType::kF64) {
-    double value;
-    std::memcpy(&value, data.data() + index * sizeof(double), sizeof(double));
-    return value;
-  }
-  float value;
-  std::memcpy(&value, data.data() + index * sizeof(float), sizeof(float));
-  return value;
+  return ir::LoadElement(data.data() + index * static_cast<size_t>(ir::DTypeBytes(dtype)), dtype);
 }
 
 // Copies a box into the logical tensor; elements seen before must be equal.

@@ -50,13 +50,15 @@ ViewObject WorkerObject(const client::WorkerInfo& worker) {
 }
 
 ViewObject StepObject(const client::StepMetrics& step) {
-  return {{"step", step.step},
-          {"loss", NumberOrNull(step.loss)},
-          {"grad_norm", NumberOrNull(step.grad_norm)},
-          {"lr", NumberOrNull(step.lr)},
-          {"tokens", NumberOrNull(step.tokens)},
-          {"seconds", NumberOrNull(step.seconds)},
-          {"validation_loss", NumberOrNull(step.validation_loss)}};
+  ViewObject object = {{"step", step.step},
+                       {"loss", NumberOrNull(step.loss)},
+                       {"grad_norm", NumberOrNull(step.grad_norm)},
+                       {"lr", NumberOrNull(step.lr)},
+                       {"tokens", NumberOrNull(step.tokens)},
+                       {"seconds", NumberOrNull(step.seconds)},
+                       {"validation_loss", NumberOrNull(step.validation_loss)}};
+  for (const auto& [name, value] : step.values) object["values"][name] = NumberOrNull(value);
+  return object;
 }
 
 std::string JsonText(const ViewObject& object, int indent) {

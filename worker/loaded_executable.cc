@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "device/device.h"
+#include "ir/factored.h"
 #include "ir/schema.h"
 #include "ops/kernel_spec.h"
 
@@ -145,7 +146,8 @@ std::vector<NodeId> LoadedExecutable::EqualUpdates(NodeId first, const ops::Targ
                                                    const std::vector<BoundRun>& runs) const {
   const ir::Node& node = graph_->node(first);
   std::vector<NodeId> ids = {first};
-  const bool update = node.op == ir::Op::kAdamW || node.op == ir::Op::kSgd;
+  const bool update =
+      (node.op == ir::Op::kAdamW && !ir::IsFactored(node.attrs)) || node.op == ir::Op::kSgd;
   if (target.backend != ops::Backend::kCuda || !update || !UpdatesInPlace(node, runs)) return ids;
   // The last two operands are the same scalars.
   const auto scalars = [](const ir::Node& of) { return std::span(of.inputs).last(2); };

@@ -37,5 +37,6 @@ KernelResult MakePagedAttention(const KernelSpec& spec);
 KernelResult MakeLoss(const KernelSpec& spec);  // cross_entropy, its gradient, logsumexp
 KernelResult MakeHeadLoss(const KernelSpec& spec);
 KernelResult MakeOptimizer(const KernelSpec& spec);  // adamw, sgd
+KernelResult MakeAdafactor(const KernelSpec& spec);
 
 }  // namespace meshwright::ops::cpu

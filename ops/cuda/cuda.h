@@ -42,5 +42,6 @@ KernelResult MakeAttention(const Maker& maker);
 KernelResult MakeLoss(const Maker& maker);  // cross_entropy ... nll
 KernelResult MakeHeadLoss(const Maker& maker);
 KernelResult MakeOptimizer(const Maker& maker);  // clip_multiplier, adamw, sgd
+KernelResult MakeAdafactor(const Maker& maker);
 
 }  // namespace meshwright::ops::cuda

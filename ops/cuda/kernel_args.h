@@ -139,7 +139,7 @@ struct NoiseArgs {
 };
 
 struct LearningRateArgs {
-  enum class Schedule : uint8_t { kConstant, kLinear, kCosine };
+  enum class Schedule : uint8_t { kConstant, kLinear, kCosine, kRelative, kRelativeWarmup };
   void* to = nullptr;
   Schedule schedule = Schedule::kConstant;
   double lr = 0;

@@ -52,7 +52,8 @@ namespace meshwright::ops::cuda {
   X(AdamW)                    \
   X(Sgd)                      \
   X(Attention)                \
-  X(AttentionGrad)
+  X(AttentionGrad)            \
+  X(Adafactor)
 
 class Kernels {
  public:

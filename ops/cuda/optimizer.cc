@@ -33,17 +33,18 @@ struct Group {
   bool empty() const { return inputs[0].elements() == 0; }
   FloatType type() const { return TypeOf(*inputs[0].type); }
   FloatType gradient() const { return TypeOf(*inputs[1].type); }
+  FloatType moments() const { return TypeOf(*inputs[2].type); }
 
   UpdateTensor tensor() const {
     UpdateTensor tensor;
     tensor.p = inputs[0].data;
     tensor.g = inputs[1].data;
-    tensor.m = inputs[2].as<float>();
+    tensor.m = inputs[2].data;
     tensor.p_to = outputs[0].data;
-    tensor.m_to = outputs[1].as<float>();
+    tensor.m_to = outputs[1].data;
     if (outputs.size() > 2) {
-      tensor.v = inputs[3].as<float>();
-      tensor.v_to = outputs[2].as<float>();
+      tensor.v = inputs[3].data;
+      tensor.v_to = outputs[2].data;
     }
     tensor.count = inputs[0].elements();
     return tensor;
@@ -69,7 +70,7 @@ Code ForUpdates(size_t states, bool skips, const RunContext& context, Inputs inp
     if (group.empty()) continue;
     const bool joins = args.tensor_count < kMaxUpdates && args.multiplier == group.multiplier() &&
                        args.lr == group.lr() && args.type == group.type() &&
-                       args.gradient == group.gradient();
+                       args.gradient == group.gradient() && args.moments == group.moments();
     if (!joins) {
       const Code code = flush();
       if (code != device::cuda::kSuccess) return code;
@@ -78,6 +79,7 @@ Code ForUpdates(size_t states, bool skips, const RunContext& context, Inputs inp
     args.lr = group.lr();
     args.type = group.type();
     args.gradient = group.gradient();
+    args.moments = group.moments();
     args.tensors[args.tensor_count++] = group.tensor();
   }
   return flush();
@@ -119,7 +121,7 @@ KernelResult MakeOptimizer(const Maker& maker) {
     case ir::Op::kClipMultiplier:
       return MakeClipMultiplier(maker);
     case ir::Op::kAdamW:
-      return MakeAdamW(maker);
+      return ir::IsFactored(maker.spec.attrs) ? MakeAdafactor(maker) : MakeAdamW(maker);
     default:
       return MakeSgd(maker);
   }

@@ -38,10 +38,30 @@ __device__ void LoadGradient(FloatType type, const UpdateTensor& tensor, int64_t
   }
 }
 
+// What is remembered: f32 or, rounded to nearest, bf16.
+template <int N>
+__device__ void LoadMoments(FloatType type, const void* from, int64_t at, float (&values)[N]) {
+  if (type == FloatType::kF32) {
+    LoadUnit<float, N>(static_cast<const float*>(from) + at, values);
+  } else {
+    LoadUnit<Bf16, N>(static_cast<const Bf16*>(from) + at, values);
+  }
+}
+
+template <int N>
+__device__ void StoreMoments(FloatType type, void* to, int64_t at, const float (&values)[N]) {
+  if (type == FloatType::kF32) {
+    StoreUnit<float, N>(static_cast<float*>(to) + at, values);
+  } else {
+    StoreUnit<Bf16, N>(static_cast<Bf16*>(to) + at, values);
+  }
+}
+
 template <typename T, int N>
 struct AdamWUpdate {
   const AdamWScalars step;
   const FloatType gradient;
+  const FloatType moments;
   const float beta1;
   const float beta2;
   const float gain1;  // 1 - beta1
@@ -51,6 +71,7 @@ struct AdamWUpdate {
   __device__ explicit AdamWUpdate(const AdamWArgs& args)
       : step(*args.scratch),
         gradient(args.update.gradient),
+        moments(args.update.moments),
         beta1(static_cast<float>(args.beta1)),
         beta2(static_cast<float>(args.beta2)),
         gain1(static_cast<float>(1.0 - args.beta1)),
@@ -61,8 +82,8 @@ struct AdamWUpdate {
     float p[N], g[N], m[N], v[N];
     LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
     LoadGradient<T, N>(gradient, tensor, at, g);
-    LoadUnit<float, N>(tensor.m + at, m);
-    LoadUnit<float, N>(tensor.v + at, v);
+    LoadMoments<N>(moments, tensor.m, at, m);
+    LoadMoments<N>(moments, tensor.v, at, v);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float scaled = g[i] * step.multiplier;
@@ -71,8 +92,8 @@ struct AdamWUpdate {
       p[i] = step.keep * p[i] - step.step_size * m[i] / (sqrtf(v[i]) * step.root_scale + eps);
     }
     StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
-    StoreUnit<float, N>(tensor.m_to + at, m);
-    StoreUnit<float, N>(tensor.v_to + at, v);
+    StoreMoments<N>(moments, tensor.m_to, at, m);
+    StoreMoments<N>(moments, tensor.v_to, at, v);
   }
 };
 
@@ -89,14 +110,14 @@ struct SgdUpdate {
     float p[N], g[N], m[N];
     LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
     LoadGradient<T, N>(args.update.gradient, tensor, at, g);
-    LoadUnit<float, N>(tensor.m + at, m);
+    LoadMoments<N>(args.update.moments, tensor.m, at, m);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       m[i] = momentum * m[i] + (g[i] * multiplier + decay * p[i]);
       p[i] -= lr * m[i];
     }
     StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
-    StoreUnit<float, N>(tensor.m_to + at, m);
+    StoreMoments<N>(args.update.moments, tensor.m_to, at, m);
   }
 };
 
@@ -114,7 +135,7 @@ struct LionUpdate {
     float p[N], g[N], m[N];
     LoadUnit<T, N>(static_cast<const T*>(tensor.p) + at, p);
     LoadGradient<T, N>(args.update.gradient, tensor, at, g);
-    LoadUnit<float, N>(tensor.m + at, m);
+    LoadMoments<N>(args.update.moments, tensor.m, at, m);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float gradient = g[i] * multiplier;
@@ -124,7 +145,7 @@ struct LionUpdate {
       m[i] = momentum * m[i] + (1.0f - momentum) * gradient;
     }
     StoreUnit<T, N>(static_cast<T*>(tensor.p_to) + at, p);
-    StoreUnit<float, N>(tensor.m_to + at, m);
+    StoreMoments<N>(args.update.moments, tensor.m_to, at, m);
   }
 };
 
@@ -150,24 +171,27 @@ __device__ void ForEachElement(const UpdateArgs& args, const Whole& whole, const
 // Where gradients are no numbers all stays: results that are not in place are copies.
 template <typename T>
 struct Keep {
+  const FloatType moments;
   __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
     static_cast<T*>(tensor.p_to)[at] = static_cast<const T*>(tensor.p)[at];
-    tensor.m_to[at] = tensor.m[at];
-    if (tensor.v_to != nullptr) tensor.v_to[at] = tensor.v[at];
+    StoreAny(tensor.m_to, moments, at, LoadAny(tensor.m, moments, at));
+    if (tensor.v_to == nullptr) return;
+    StoreAny(tensor.v_to, moments, at, LoadAny(tensor.v, moments, at));
   }
 };
 
 template <typename T>
 struct KeepUnit {
+  const FloatType moments;
   __device__ void operator()(const UpdateTensor& tensor, int64_t at) const {
-    for (int i = 0; i < kUnit; ++i) Keep<T>{}(tensor, at + i);
+    for (int i = 0; i < kUnit; ++i) Keep<T>{moments}(tensor, at + i);
   }
 };
 
 template <typename T>
 __device__ bool KeepsAll(const UpdateArgs& args) {
   if (!args.skips || *args.multiplier != 0) return false;
-  ForEachElement(args, KeepUnit<T>{}, Keep<T>{});
+  ForEachElement(args, KeepUnit<T>{args.moments}, Keep<T>{args.moments});
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/philox.h"
+#include "ir/rate_schedule.h"
 #include "ops/cuda/cuda.h"
 #include "ops/dropout_mask.h"
 
@@ -52,9 +53,11 @@ KernelResult MakeLearningRate(const Maker& maker) {
     args.schedule = Schedule::kLinear;
   } else if (name == "cosine") {
     args.schedule = Schedule::kCosine;
+  } else if (ir::IsRelative(name)) {
+    args.schedule = name == "relative" ? Schedule::kRelative : Schedule::kRelativeWarmup;
   } else if (name != "constant") {
-    return Fail(InvalidArgument(fmt::format(
-        "learning_rate: unknown schedule '{}'; known: constant, linear, cosine", name)));
+    return Fail(InvalidArgument(
+        fmt::format("learning_rate: unknown schedule '{}'; known: {}", name, ir::kSchedules)));
   }
   args.lr = attrs.Real("lr");
   args.min_lr = attrs.Real("min_lr");

@@ -64,6 +64,12 @@ __global__ void __launch_bounds__(kThreads) NoiseKernel(const NoiseArgs args) {
 
 __device__ double RateAt(const LearningRateArgs& args, int64_t step) {
   using Schedule = LearningRateArgs::Schedule;
+  if (args.schedule == Schedule::kRelative || args.schedule == Schedule::kRelativeWarmup) {
+    const double t = static_cast<double>(step + 1);
+    const double least = args.schedule == Schedule::kRelative ? 1e-2 : 1e-6 * t;
+    const double root = 1.0 / sqrt(t);
+    return args.lr * (least < root ? least : root);
+  }
   if (step < args.warmup_steps) {
     return args.lr * static_cast<double>(step + 1) / static_cast<double>(args.warmup_steps);
   }

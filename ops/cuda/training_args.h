@@ -67,11 +67,11 @@ inline constexpr int kMaxUpdates = 40;
 struct UpdateTensor {
   const void* p = nullptr;
   const void* g = nullptr;
-  const float* m = nullptr;
-  const float* v = nullptr;  // AdamW's
+  const void* m = nullptr;
+  const void* v = nullptr;  // AdamW's
   void* p_to = nullptr;
-  float* m_to = nullptr;
-  float* v_to = nullptr;
+  void* m_to = nullptr;
+  void* v_to = nullptr;
   int64_t count = 0;
 };
 struct UpdateArgs {
@@ -83,6 +83,7 @@ struct UpdateArgs {
   const StepState* state = nullptr;
   FloatType type = FloatType::kF32;      // of p
   FloatType gradient = FloatType::kF32;  // of g: as p, or of 16 bits beside f32
+  FloatType moments = FloatType::kF32;   // of m and v: f32 or bf16
   bool skips = false;                    // with a multiplier of 0 all stays as it is
 };
 // The scalars of one step, as in ops/optimizer_math.h.
@@ -105,6 +106,30 @@ struct SgdArgs {
   double momentum = 0;
   double weight_decay = 0;
   double sign_beta = -1;  // below 0: plain, else Lion
+};
+
+// A param seen as matrices of rows x columns (ir/factored.h).
+struct AdafactorArgs {
+  const void* p = nullptr;
+  const void* g = nullptr;
+  const float* rows = nullptr;     // [matrices, rows]
+  const float* columns = nullptr;  // [matrices, columns]
+  void* p_to = nullptr;
+  float* rows_to = nullptr;
+  float* columns_to = nullptr;
+  float* scratch = nullptr;  // [matrices * (2 * rows + 1) + 2]
+  const float* multiplier = nullptr;
+  const float* lr = nullptr;
+  const StepState* state = nullptr;
+  int64_t matrices = 1;
+  int64_t row_count = 1;
+  int64_t column_count = 1;
+  double decay_rate = 0;
+  double clip_threshold = 1;
+  double weight_decay = 0;
+  bool scales = true;
+  bool skips = false;  // with a multiplier of 0 all stays as it is
+  FloatType type = FloatType::kF32;
 };
 
 // ---- Attention ----------------------------------------------------------------------------------

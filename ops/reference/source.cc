@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/philox.h"
+#include "ir/rate_schedule.h"
 #include "ops/feed_rows.h"
 #include "ops/global_runs.h"
 #include "ops/parallel.h"
@@ -56,7 +57,7 @@ KernelResult MakeRandomNormal(const KernelSpec& spec) {
 }
 
 struct Schedule {
-  enum class Kind : uint8_t { kConstant, kLinear, kCosine };
+  enum class Kind : uint8_t { kConstant, kLinear, kCosine, kRelative, kRelativeWarmup };
   Kind kind = Kind::kConstant;
   double lr = 0;
   double min_lr = 0;
@@ -64,6 +65,10 @@ struct Schedule {
   int64_t total_steps = 0;
 
   double At(int64_t step) const {
+    if (kind == Kind::kRelative || kind == Kind::kRelativeWarmup) {
+      const double t = static_cast<double>(step + 1);
+      return lr * std::min(kind == Kind::kRelative ? 1e-2 : 1e-6 * t, 1 / std::sqrt(t));
+    }
     if (step < warmup_steps) {
       return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
     }
@@ -88,9 +93,12 @@ KernelResult MakeLearningRate(const KernelSpec& spec) {
     schedule.kind = Schedule::Kind::kLinear;
   } else if (name == "cosine") {
     schedule.kind = Schedule::Kind::kCosine;
+  } else if (ir::IsRelative(name)) {
+    schedule.kind =
+        name == "relative" ? Schedule::Kind::kRelative : Schedule::Kind::kRelativeWarmup;
   } else if (name != "constant") {
-    return Fail(InvalidArgument(fmt::format(
-        "learning_rate: unknown schedule '{}'; known: constant, linear, cosine", name)));
+    return Fail(InvalidArgument(
+        fmt::format("learning_rate: unknown schedule '{}'; known: {}", name, ir::kSchedules)));
   }
   schedule.lr = spec.attrs.Real("lr");
   schedule.min_lr = spec.attrs.Real("min_lr");

@@ -10,6 +10,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
+from transformers.optimization import Adafactor
 
 ROWS, TOKENS, VOCABULARY, STEPS = 2, 6, 32, 20
 
@@ -113,6 +114,12 @@ def lion(model):
                  for param in trained(model).values()])
 
 
+def adafactor(model, **options):
+    decay = options.pop("weight_decay")
+    groups = [{"params": [param], "weight_decay": decay if param.ndim > 1 else 0.0} for param in trained(model).values()]
+    return Adafactor(groups, **options)
+
+
 def cross_entropy(logits, labels):
     return torch.nn.functional.cross_entropy(logits, labels)
 
@@ -165,6 +172,18 @@ def main():
     for name, param in model.named_parameters():
         param.requires_grad = not name.endswith("c_attn.bias")
     tune("gpt2-lion", model, lion(model))
+    model = gpt2()
+    fill(model)
+    for name, param in model.named_parameters():
+        param.requires_grad = not name.endswith("c_attn.bias")
+    tune("gpt2-adafactor", model, adafactor(model, weight_decay=0.0))
+    model = llama()
+    fill(model)
+    tune("llama-adafactor", model,
+         adafactor(model, lr=1e-3, relative_step=False, scale_parameter=False, clip_threshold=0.5, weight_decay=0.1))
+    model = llama()
+    fill(model)
+    tune("llama-adafactor-warmup", model, adafactor(model, warmup_init=True, weight_decay=0.0))
 
 
 if __name__ == "__main__":

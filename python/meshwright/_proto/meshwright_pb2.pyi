@@ -231,12 +231,13 @@ class CheckpointCommitted(_message.Message):
     def __init__(self, mesh_gen: _Optional[int] = ..., save: _Optional[int] = ..., error: _Optional[_Union[RuntimeError, _Mapping]] = ...) -> None: ...
 
 class CheckpointSpec(_message.Message):
-    __slots__ = ["enable", "export_dtype", "folder", "interval", "interval_s", "keep_latest_k", "last_save_in_hf", "waits"]
+    __slots__ = ["enable", "export_dtype", "folder", "interval", "interval_s", "keep_best", "keep_latest_k", "last_save_in_hf", "waits"]
     ENABLE_FIELD_NUMBER: _ClassVar[int]
     EXPORT_DTYPE_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
+    KEEP_BEST_FIELD_NUMBER: _ClassVar[int]
     KEEP_LATEST_K_FIELD_NUMBER: _ClassVar[int]
     LAST_SAVE_IN_HF_FIELD_NUMBER: _ClassVar[int]
     WAITS_FIELD_NUMBER: _ClassVar[int]
@@ -245,10 +246,11 @@ class CheckpointSpec(_message.Message):
     folder: FolderRef
     interval: int
     interval_s: int
+    keep_best: str
     keep_latest_k: int
     last_save_in_hf: bool
     waits: bool
-    def __init__(self, enable: bool = ..., folder: _Optional[_Union[FolderRef, _Mapping]] = ..., interval: _Optional[int] = ..., interval_s: _Optional[int] = ..., keep_latest_k: _Optional[int] = ..., waits: bool = ..., last_save_in_hf: bool = ..., export_dtype: _Optional[str] = ...) -> None: ...
+    def __init__(self, enable: bool = ..., folder: _Optional[_Union[FolderRef, _Mapping]] = ..., interval: _Optional[int] = ..., interval_s: _Optional[int] = ..., keep_latest_k: _Optional[int] = ..., waits: bool = ..., last_save_in_hf: bool = ..., export_dtype: _Optional[str] = ..., keep_best: _Optional[str] = ...) -> None: ...
 
 class ClientDown(_message.Message):
     __slots__ = ["actor_done", "done", "end", "failed", "opened"]
@@ -356,6 +358,16 @@ class DataField(_message.Message):
     validation: _containers.RepeatedCompositeFieldContainer[DataSlice]
     def __init__(self, name: _Optional[str] = ..., element: _Optional[str] = ..., item: _Optional[_Iterable[int]] = ..., slices: _Optional[_Iterable[_Union[DataSlice, _Mapping]]] = ..., validation: _Optional[_Iterable[_Union[DataSlice, _Mapping]]] = ...) -> None: ...
 
+class DataPart(_message.Message):
+    __slots__ = ["items", "name", "weight"]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    items: int
+    name: str
+    weight: int
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[int] = ..., weight: _Optional[int] = ...) -> None: ...
+
 class DataRoot(_message.Message):
     __slots__ = ["name", "path"]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -387,20 +399,24 @@ class DataSpec(_message.Message):
     def __init__(self, blob: _Optional[_Union[BlobRef, _Mapping]] = ..., format: _Optional[str] = ..., validation_fraction: _Optional[float] = ..., streams: _Optional[_Iterable[_Union[DataStream, _Mapping]]] = ...) -> None: ...
 
 class DataStream(_message.Message):
-    __slots__ = ["actor", "fields", "files", "name", "records", "validation_fraction"]
+    __slots__ = ["actor", "fields", "files", "name", "parts", "records", "validation_fraction", "validation_parts"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     VALIDATION_FRACTION_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_PARTS_FIELD_NUMBER: _ClassVar[int]
     actor: ActorSource
     fields: _containers.RepeatedCompositeFieldContainer[DataField]
     files: _containers.RepeatedCompositeFieldContainer[FileRef]
     name: str
+    parts: _containers.RepeatedCompositeFieldContainer[DataPart]
     records: bool
     validation_fraction: float
-    def __init__(self, name: _Optional[str] = ..., records: bool = ..., files: _Optional[_Iterable[_Union[FileRef, _Mapping]]] = ..., fields: _Optional[_Iterable[_Union[DataField, _Mapping]]] = ..., validation_fraction: _Optional[float] = ..., actor: _Optional[_Union[ActorSource, _Mapping]] = ...) -> None: ...
+    validation_parts: _containers.RepeatedCompositeFieldContainer[DataPart]
+    def __init__(self, name: _Optional[str] = ..., records: bool = ..., files: _Optional[_Iterable[_Union[FileRef, _Mapping]]] = ..., fields: _Optional[_Iterable[_Union[DataField, _Mapping]]] = ..., validation_fraction: _Optional[float] = ..., actor: _Optional[_Union[ActorSource, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[DataPart, _Mapping]]] = ..., validation_parts: _Optional[_Iterable[_Union[DataPart, _Mapping]]] = ...) -> None: ...
 
 class Down(_message.Message):
     __slots__ = ["abort_mesh", "actor_message", "commit_checkpoint", "connect", "copy_snapshot", "drained", "drop_snapshots", "launch", "load_mesh", "piece", "query_snapshots", "read_tensors", "release_mesh", "restore_state", "save_state", "save_weights", "spawn_actor", "stop_actor", "term", "welcome", "write_tensors"]
@@ -949,32 +965,40 @@ class NamedTensor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., dims: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class OptimizerSpec(_message.Message):
-    __slots__ = ["beta1", "beta2", "eps", "lr", "max_norm", "min_lr", "momentum", "name", "schedule", "total_steps", "warmup_steps", "weight_decay"]
+    __slots__ = ["beta1", "beta2", "clip_threshold", "decay_rate", "eps", "lr", "max_norm", "min_lr", "moments_dtype", "momentum", "name", "schedule", "total_steps", "unscaled", "warmup_steps", "weight_decay"]
     BETA1_FIELD_NUMBER: _ClassVar[int]
     BETA2_FIELD_NUMBER: _ClassVar[int]
+    CLIP_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    DECAY_RATE_FIELD_NUMBER: _ClassVar[int]
     EPS_FIELD_NUMBER: _ClassVar[int]
     LR_FIELD_NUMBER: _ClassVar[int]
     MAX_NORM_FIELD_NUMBER: _ClassVar[int]
     MIN_LR_FIELD_NUMBER: _ClassVar[int]
+    MOMENTS_DTYPE_FIELD_NUMBER: _ClassVar[int]
     MOMENTUM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    UNSCALED_FIELD_NUMBER: _ClassVar[int]
     WARMUP_STEPS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
     beta1: float
     beta2: float
+    clip_threshold: float
+    decay_rate: float
     eps: float
     lr: float
     max_norm: float
     min_lr: float
+    moments_dtype: str
     momentum: float
     name: str
     schedule: str
     total_steps: int
+    unscaled: bool
     warmup_steps: int
     weight_decay: float
-    def __init__(self, name: _Optional[str] = ..., lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., eps: _Optional[float] = ..., weight_decay: _Optional[float] = ..., momentum: _Optional[float] = ..., max_norm: _Optional[float] = ..., warmup_steps: _Optional[int] = ..., total_steps: _Optional[int] = ..., schedule: _Optional[str] = ..., min_lr: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., eps: _Optional[float] = ..., weight_decay: _Optional[float] = ..., momentum: _Optional[float] = ..., max_norm: _Optional[float] = ..., warmup_steps: _Optional[int] = ..., total_steps: _Optional[int] = ..., schedule: _Optional[str] = ..., min_lr: _Optional[float] = ..., moments_dtype: _Optional[str] = ..., unscaled: bool = ..., decay_rate: _Optional[float] = ..., clip_threshold: _Optional[float] = ...) -> None: ...
 
 class OrderWorkerReply(_message.Message):
     __slots__ = []
@@ -1679,9 +1703,11 @@ class ToldLaunch(_message.Message):
     def __init__(self, launch_seq: _Optional[int] = ..., kind: _Optional[_Union[ToldKind, str]] = ..., program: _Optional[int] = ..., first_step: _Optional[int] = ..., count: _Optional[int] = ..., asked: bool = ...) -> None: ...
 
 class TrainSpec(_message.Message):
-    __slots__ = ["compile", "compute_dtype", "global_batch", "gradient_dtype", "log_every", "loss_scale", "loss_scale_window", "seed", "sequence", "steps", "steps_per_launch", "tf32", "validate_every", "validation_batches"]
+    __slots__ = ["compile", "compute_dtype", "early_stop_metric", "early_stop_patience", "global_batch", "gradient_dtype", "log_every", "loss_scale", "loss_scale_window", "seed", "sequence", "steps", "steps_per_launch", "tf32", "validate_every", "validation_batches"]
     COMPILE_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_DTYPE_FIELD_NUMBER: _ClassVar[int]
+    EARLY_STOP_METRIC_FIELD_NUMBER: _ClassVar[int]
+    EARLY_STOP_PATIENCE_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_BATCH_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_DTYPE_FIELD_NUMBER: _ClassVar[int]
     LOG_EVERY_FIELD_NUMBER: _ClassVar[int]
@@ -1696,6 +1722,8 @@ class TrainSpec(_message.Message):
     VALIDATION_BATCHES_FIELD_NUMBER: _ClassVar[int]
     compile: bool
     compute_dtype: str
+    early_stop_metric: str
+    early_stop_patience: int
     global_batch: int
     gradient_dtype: str
     log_every: int
@@ -1708,7 +1736,7 @@ class TrainSpec(_message.Message):
     tf32: bool
     validate_every: int
     validation_batches: int
-    def __init__(self, global_batch: _Optional[int] = ..., sequence: _Optional[int] = ..., steps: _Optional[int] = ..., seed: _Optional[int] = ..., steps_per_launch: _Optional[int] = ..., log_every: _Optional[int] = ..., validate_every: _Optional[int] = ..., validation_batches: _Optional[int] = ..., compile: bool = ..., compute_dtype: _Optional[str] = ..., tf32: bool = ..., gradient_dtype: _Optional[str] = ..., loss_scale: _Optional[float] = ..., loss_scale_window: _Optional[int] = ...) -> None: ...
+    def __init__(self, global_batch: _Optional[int] = ..., sequence: _Optional[int] = ..., steps: _Optional[int] = ..., seed: _Optional[int] = ..., steps_per_launch: _Optional[int] = ..., log_every: _Optional[int] = ..., validate_every: _Optional[int] = ..., validation_batches: _Optional[int] = ..., compile: bool = ..., compute_dtype: _Optional[str] = ..., tf32: bool = ..., gradient_dtype: _Optional[str] = ..., loss_scale: _Optional[float] = ..., loss_scale_window: _Optional[int] = ..., early_stop_patience: _Optional[int] = ..., early_stop_metric: _Optional[str] = ...) -> None: ...
 
 class Up(_message.Message):
     __slots__ = ["actor_event", "actor_reply", "checkpoint_committed", "comm_up", "heartbeat", "launch_done", "leave", "loaded", "mesh_error", "mesh_released", "piece", "register", "resume_mesh", "snapshot_copied", "snapshots_held", "state_saved", "term", "weights_saved"]

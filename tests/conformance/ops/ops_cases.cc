@@ -410,6 +410,28 @@ void AddOptimizers(std::vector<OpCase>& cases) {
                      {},
                      false});
   }
+  struct Factors {
+    ir::Dims dims, rows, columns;
+    int64_t matrix_dims, row_dims;
+  };
+  const Factors factored[] = {{{77}, {77}, {}, 0, 1},
+                              {{33, 70}, {33}, {70}, 0, 1},
+                              {{130, 5, 7}, {130}, {5, 7}, 0, 1},
+                              {{3, 40, 21}, {3, 40}, {3, 21}, 1, 1}};
+  for (const Factors& f : factored) {
+    cases.push_back(
+        {"adafactor_" + std::to_string(f.dims[0]),
+         Op::kAdamW,
+         {{"matrix_dims", f.matrix_dims},
+          {"row_dims", f.row_dims},
+          {"decay_rate", 0.8},
+          {"clip_threshold", 0.5},
+          {"weight_decay", 0.1},
+          {"scale_parameter", int64_t{1}}},
+         {{f.dims}, {f.dims}, Positive(f.rows), Positive(f.columns), Positive({}), Positive({})},
+         {},
+         false});
+  }
   cases.push_back({"clip_multiplier",
                    Op::kClipMultiplier,
                    {{"max_norm", 0.1}},

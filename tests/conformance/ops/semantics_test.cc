@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "ir/builder.h"
 #include "ops/cpu/vec_elementwise.h"
@@ -98,6 +99,64 @@ TEST(AdamWOp, FollowsTheFormulaOverSeveralSteps) {
       state = *result;
     }
   }
+}
+
+double RoundedToBf16(double value) {
+  return static_cast<double>(Bf16ToFloat(FloatToBf16(static_cast<float>(value))));
+}
+
+// Moments are summed up in f32 and rounded to nearest when they are kept; the param is renewed by
+// what they were before.
+TEST(AdamWOp, KeepsMomentsInBf16) {
+  const auto param = [](ir::Builder& builder, const char* name, ir::DType dtype, ir::Dims dims) {
+    return builder.AddOne(ir::Op::kInput, {}, {{"name", std::string(name)}},
+                          {ir::TensorType{dtype, std::move(dims)}});
+  };
+  ir::Builder builder("moments");
+  std::vector<ValueId> inputs = {
+      param(builder, "p", ir::DType::kF32, {3}),         param(builder, "g", ir::DType::kF32, {3}),
+      param(builder, "m", ir::DType::kBF16, {3}),        param(builder, "v", ir::DType::kBF16, {3}),
+      param(builder, "multiplier", ir::DType::kF32, {}), param(builder, "lr", ir::DType::kF32, {})};
+  const std::vector<ValueId> results =
+      builder.Add(ir::Op::kAdamW, inputs,
+                  {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}});
+  for (size_t i = 0; i < 3; ++i) builder.SetOutput("r" + std::to_string(i), results[i]);
+  const auto graph = builder.Finish();
+  ASSERT_TRUE(graph) << graph.error();
+  for (const Target& target : AllTargets()) {
+    std::vector<double> p = {0.7, -0.3, 2}, m(3, 0), v(3, 0);
+    for (int step = 0; step < 6; ++step) {
+      const std::vector<double> raw = {0.3 - 0.2 * step, 0.011 * step, -1.7};
+      RunContext context;
+      context.step = step;
+      const auto result =
+          EvaluateWith(*graph, {target, context},
+                       {Vector(p), Vector(raw), Vector(m), Vector(v), Scalar(0.5), Scalar(0.1)});
+      ASSERT_TRUE(result) << result.error();
+      for (size_t i = 0; i < 3; ++i) {
+        const double g = 0.5 * raw[i];
+        const double mean = 0.9 * m[i] + 0.1 * g;
+        const double square = 0.95 * v[i] + 0.05 * g * g;
+        const double m_hat = mean / (1 - std::pow(0.9, step + 1));
+        const double v_hat = square / (1 - std::pow(0.95, step + 1));
+        p[i] = p[i] * (1 - 0.1 * 0.1) - 0.1 * m_hat / (std::sqrt(v_hat) + 1e-8);
+        EXPECT_NEAR(ValuesOf((*result)[0])[i], p[i], 3e-6) << "step " << step;
+        // Of the two numbers beside a tie either may be kept.
+        EXPECT_NEAR(ValuesOf((*result)[1])[i], RoundedToBf16(mean), std::abs(mean) / 256);
+        EXPECT_NEAR(ValuesOf((*result)[2])[i], RoundedToBf16(square), square / 256);
+        m[i] = ValuesOf((*result)[1])[i];
+        v[i] = ValuesOf((*result)[2])[i];
+        EXPECT_EQ(m[i], RoundedToBf16(m[i])) << "it lies in bf16";
+      }
+    }
+  }
+}
+
+TEST(LearningRateOp, FallsWithTheRootOfTheStep) {
+  EXPECT_DOUBLE_EQ(LearningRate("relative", 0), 1e-2);
+  EXPECT_DOUBLE_EQ(LearningRate("relative", 39'999), 5e-3);
+  EXPECT_DOUBLE_EQ(LearningRate("relative_warmup", 2), 3e-6);
+  EXPECT_DOUBLE_EQ(LearningRate("relative_warmup", 39'999), 5e-3);
 }
 
 TEST(SgdOp, FollowsTheFormulaOverSeveralSteps) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -72,6 +73,23 @@ TEST_F(ModelFolder, HasTheFoldersConfigWithTheSizesThatWereTrained) {
   ASSERT_TRUE(WriteFileAtomic(from_.File("generation_config.json"), "{\"top_k\":5}").ok());
   ASSERT_TRUE(WriteModelFolder(job, ir::DType::kF32, to_.path()).ok());
   EXPECT_EQ(Read("generation_config.json"), "{\"top_k\":5}");
+}
+
+TEST_F(ModelFolder, HasTheTokenizerThatTheJobNames) {
+  ASSERT_TRUE(WriteFileAtomic(from_.File("mine.json"), "{\"b\":2}").ok());
+  ASSERT_TRUE(WriteFileAtomic(from_.File("tokenizer_config.json"), "{\"c\":3}").ok());
+  ASSERT_TRUE(WriteFileAtomic(from_.File("generation_config.json"), "{\"top_k\":5}").ok());
+  ir::JobRequest job = Job("name = \"gemma2\"\n");
+  job.config_text +=
+      fmt::format("dataset_format = \"text\"\ntokenizer = \"{}\"\n", from_.File("mine.json"));
+  const Status written = WriteModelFolder(job, ir::DType::kF32, to_.path());
+  ASSERT_TRUE(written.ok()) << written;
+  EXPECT_EQ(Read("tokenizer.json"), "{\"b\":2}");
+  EXPECT_EQ(Read("tokenizer_config.json"), "{\"c\":3}");
+  EXPECT_EQ(Read("generation_config.json"), "{\"_from_model_config\": true}\n");
+  ASSERT_TRUE(std::filesystem::remove(from_.File("mine.json")));
+  EXPECT_NE(WriteModelFolder(job, ir::DType::kF32, to_.path()).message().find("training.tokenizer"),
+            std::string::npos);
 }
 
 TEST_F(ModelFolder, OfAModelByItsNameSaysAllOfIt) {

@@ -186,6 +186,31 @@ TEST_F(PredictOnForeignPrograms, WhatHasNoRowsOrFitsNoFileIsAnErrorAndLeavesNoth
               HasSubstr("row 0: token 104 is not among the 3"));
 }
 
+// Of two texts the shorter one is filled up, and the longer one loses its beginning.
+TEST_F(PredictOnForeignPrograms, TextsAreRowsOfTheirOwnTokens) {
+  ToldSession session({{kPredictProgram, kWindows}}, [](const Feeds& feeds) -> Result<Answer> {
+    const std::vector<double> first = feeds.at(kWindowInput).RealsOfRow(0);
+    EXPECT_EQ(first, (std::vector<double>{1, 2, 0, 0, 0}));
+    EXPECT_EQ(feeds.at(kWindowInput).RealsOfRow(1), (std::vector<double>{1, 2, 1, 2, 0}));
+    Answer answer;
+    std::vector<float> logits(2 * 4 * 3, 0);
+    logits[1 * 3 + 2] = 5;          // behind the second token of the first row
+    logits[4 * 3 + 3 * 3 + 1] = 5;  // behind the last one of the second
+    answer.tensors = {{kLogitsOutput, Tensor::Of<float>({2, 4, 3}, logits)}};
+    return answer;
+  });
+  PredictArgs args = Args("asked.jsonl");
+  args.top = 1;
+  const auto rows = PredictTexts(session, args, {{1, 2}, {0, 0, 1, 2, 1, 2}});
+  ASSERT_TRUE(rows.has_value()) << rows.error();
+  const std::vector<nlohmann::json> lines = Lines();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["predicted"], 1);
+  EXPECT_EQ(lines[0]["next"][0]["token"], 2);
+  EXPECT_EQ(lines[1]["predicted"], 3);
+  EXPECT_EQ(lines[1]["next"][0]["token"], 1);
+}
+
 std::string WhyNotText(Signature inputs, Answer answer) {
   ToldSession session = Saying(std::move(inputs), std::move(answer));
   const auto prediction = PredictText(session, {0, 1, 0}, 7, 2);

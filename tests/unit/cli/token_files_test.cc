@@ -135,9 +135,14 @@ TEST_F(TokenFilesOf, ErrorsNameFileAndLine) {
   EXPECT_THAT(ErrorOf(), HasSubstr("x.jsonl: JSON at line 21: has neither \"text\""));
   Write("x.jsonl", lines + "{\"text\":\n");
   EXPECT_THAT(ErrorOf(), HasSubstr("JSON at line 21: is no JSON object"));
-  Write("x.jsonl", "{\"messages\":[{\"role\":\"user\"}]}");
+  Write("x.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}");
   Write("chat_template.jinja", "{{ raise_exception('no content') }}");
   EXPECT_THAT(ErrorOf(), HasSubstr("JSON at line 1: the chat template: line 1: the template says"));
+  Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
+  Write("x.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"b\"}]}");
+  EXPECT_THAT(ErrorOf(), HasSubstr("JSON at line 1: message 2 has no \"role\""));
+  Write("x.jsonl", "{\"messages\":[{\"role\":\"user\",\"text\":\"a\"}]}");
+  EXPECT_THAT(ErrorOf(), HasSubstr("message 1, of \"user\", has neither \"content\""));
   ASSERT_TRUE(RemoveAll(folder_.File("chat_template.jinja")).ok());
   EXPECT_THAT(ErrorOf(), HasSubstr("\"messages\" need a chat template"));
   request_.documents.format = "text";

@@ -109,7 +109,7 @@ struct TruthCase {
 };
 
 std::vector<TruthCase> TruthCases() {
-  std::vector<TruthCase> cases(5);
+  std::vector<TruthCase> cases(8);
   cases[0] = {"gpt2-lora", models::MakeGpt2(TruthGpt2()), {}};
   cases[0].tuning.lora = {.rank = 4, .alpha = 8, .target_modules = {"c_attn", "c_proj", "c_fc"}};
   cases[1] = {"llama-rslora", models::MakeLlama(TruthLlama()), {}};
@@ -129,6 +129,10 @@ std::vector<TruthCase> TruthCases() {
   cases[4] = {"gpt2-lion", models::MakeGpt2(TruthGpt2()), {}};
   // The gradient of the keys' biases is 0 but for rounding, whose sign is anybody's.
   cases[4].tuning.groups = {{.pattern = "*.c_attn.bias", .frozen = true}};
+  cases[5] = {"gpt2-adafactor", models::MakeGpt2(TruthGpt2()), {}};
+  cases[5].tuning.groups = cases[4].tuning.groups;
+  cases[6] = {"llama-adafactor", models::MakeLlama(TruthLlama()), {}};
+  cases[7] = {"llama-adafactor-warmup", models::MakeLlama(TruthLlama()), {}};
   return cases;
 }
 
@@ -139,6 +143,21 @@ ir::OptimizerSpec TruthOptimizer(const std::string& name) {
             .beta1 = 0.9,
             .beta2 = 0.99,
             .weight_decay = 0.1,
+            .max_norm = 0};
+  }
+  if (name == "llama-adafactor") {
+    return {.name = "adafactor",
+            .lr = 1e-3,
+            .weight_decay = 0.1,
+            .max_norm = 0,
+            .scale_parameter = false,
+            .clip_threshold = 0.5};
+  }
+  if (name.find("adafactor") != std::string::npos) {
+    return {.name = "adafactor",
+            .lr = 1,
+            .schedule = name == "gpt2-adafactor" ? "relative" : "relative_warmup",
+            .weight_decay = 0,
             .max_norm = 0};
   }
   return {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .max_norm = 0};
@@ -261,7 +280,7 @@ TEST_P(TuningTruth, LossesAndWeightsAfterTwentyStepsAreThoseOfPyTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, TuningTruth, ::testing::Values(0u, 1u, 2u, 3u, 4u));
+INSTANTIATE_TEST_SUITE_P(Cases, TuningTruth, ::testing::Range<size_t>(0, 8));
 
 }  // namespace
 }  // namespace meshwright::client
