@@ -101,6 +101,13 @@ void ConfigErrors::Add(const Status& status, std::string key, std::string place)
   FillPosition(error);
 }
 
+Status ConfigErrors::Together() const {
+  if (all_.size() < 2) return first_;
+  std::string text = fmt::format("{} errors:", all_.size());
+  for (const ConfigError& error : all_) text += "\n  " + error.message;
+  return Status(first_.code(), std::move(text));
+}
+
 void ConfigErrors::Add(const Status& status, const JobConfig& config) {
   if (status.ok()) return;
   if (all_.empty()) first_ = status;
