@@ -68,6 +68,7 @@ class UpdateAppender {
     builder_.SetOutput("grad_norm", clip[1]);
     builder_.SetOutput("lr", rate);
     builder_.SetOutput("tokens", count);
+    if (scales) builder_.SetOutput(kLossScaleOutput, WholeLossScale(builder_));
     return builder_.Finish();
   }
 
