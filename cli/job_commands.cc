@@ -1,4 +1,4 @@
-// jobs, logs, cancel, pause, resume, wait, status, and errors.
+// jobs, describe, logs, cancel, pause, resume, wait, status, and errors.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/describe.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "config/saved_plan.h"
@@ -107,6 +108,21 @@ int RunStatus(const GlobalArgs& global) {
     fmt::print("{}", global.json
                          ? StatusJson(workers, jobs)
                          : FormatStatus(workers, jobs, NowUnixMs(), UseColor(global.color)));
+    return kExitOk;
+  });
+}
+
+int RunDescribe(const DescribeArgs& args, const GlobalArgs& global) {
+  return WithClient(global, [&](Client& client) -> Result<int> {
+    JobStory story;
+    MW_ASSIGN_OR_RETURN(story.info, client.Get(args.id));
+    // A job that was never planned has none.
+    if (auto description = client.Describe(args.id)) story.request = std::move(description->job);
+    MW_ASSIGN_OR_RETURN(story.events, client.Logs(args.id));
+    const int64_t now = NowUnixMs();
+    fmt::print("{}", global.json
+                         ? DescriptionJson(story, args.events, now)
+                         : FormatDescription(story, args.events, now, UseColor(global.color)));
     return kExitOk;
   });
 }

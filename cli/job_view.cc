@@ -28,7 +28,9 @@ std::string EventText(const std::string& line) {
   if (!HasStamp(line)) return OneLine(line);
   const std::string text = line.substr(kStamp.size());
   const bool of_step = text.starts_with("step ") && text.find("validation loss") != text.npos;
-  if (of_step) return "";
+  // `logs`, `plan` and `why` say it, too, and it is the same for job after job.
+  const bool of_profile = text.starts_with("note: profile:");
+  if (of_step || of_profile) return "";
   return line.substr(11, 8) + " " + OneLine(text);
 }
 

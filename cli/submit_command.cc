@@ -1,14 +1,18 @@
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "base/clock.h"
 #include "base/os_error.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/follow.h"
@@ -85,6 +89,16 @@ void PrintSubmitted(int64_t id, const ir::JobRequest& request, const std::string
         id, id);
   }
   std::fflush(stdout);  // wrappers read the id from a pipe
+}
+
+// USER@HOST, as far as they are known.
+std::string WhoSubmits() {
+  const char* const user = std::getenv("USER");
+  const passwd* const known = user == nullptr ? ::getpwuid(::getuid()) : nullptr;
+  std::string who = user != nullptr ? user : known != nullptr ? known->pw_name : "";
+  std::array<char, 256> host = {};
+  if (::gethostname(host.data(), host.size() - 1) == 0) who += fmt::format("@{}", host.data());
+  return AsUtf8(who, 256);
 }
 
 // What a watcher of a job does with its updates.
@@ -171,8 +185,9 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
 
 Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (given.file.empty()) return SubmitAgain(given, global);
-  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+  MW_ASSIGN_OR_RETURN(config::JobConfig config,
                       config::LoadJobConfig(given.file, given.overrides, given.decisions));
+  if (config.owner.empty()) config.owner = WhoSubmits();
   MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);

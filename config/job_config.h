@@ -34,6 +34,7 @@ class ConfigErrors;
 struct JobConfig {
   std::string name = "job";
   std::string description;
+  std::string owner;
 
   models::ModelSpec model;
   std::string hf_path;        // folder with config.json, or the file
@@ -95,11 +96,10 @@ struct ConfigSource {
 };
 
 // Errors: kInvalidArgument "job.toml:14:1: unknown key ... (did you mean 'x'?)" or naming key,
-// wanted type and value; or naming both places where decisions contradict what the job pins. Where
-// there are several, the message has a line for each.
+// wanted type and value; or naming both places where decisions contradict what the job pins.
 Result<JobConfig> ParseJobConfig(const ConfigSource& source);
-// The same with the errors one by one (config/config_errors.h). The configuration counts only where
-// there is none.
+// The same with all errors, of which that is the first (config/config_errors.h). The configuration
+// counts only where there is none.
 JobConfig ParseJobConfig(const ConfigSource& source, ConfigErrors& errors);
 // Reads the file and that of the decisions, if any, then as above. Errors: kNotFound naming the
 // path.

@@ -68,8 +68,7 @@ struct OptimizerSpec {
 // `sum` of them, clip_multiplier, learning_rate, one adamw/sgd per param. Optimizer state enters as
 // `param` nodes named "opt.m/P", "opt.v/P" (init zeros, attr state:int 1). Weight decay applies
 // where the param's `decay` attr is 1. Outputs: "update/P" and "update/opt.m/P"... (the new
-// values), "loss" (loss_sum/count), "grad_norm", "lr", "tokens" (count), where
-// the loss has a scale "loss_scale". Outputs "grad/P" are kept.
+// values), "loss" (loss_sum/count), "grad_norm", "lr", "tokens" (count). Outputs "grad/P" are kept.
 // State is in f64 for f64 params, else in f32. A param with sign_rate goes by it against the sign
 // of its gradient (an adamw that remembers nothing), and is no part of the norm. Errors:
 // kInvalidArgument: no params, one without "grad/P", an unknown optimizer or schedule, a bad value.
