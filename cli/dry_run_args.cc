@@ -113,9 +113,9 @@ void AddVisualize(CLI::App& app, VisualizeArgs& args) {
 
 void AddConfig(CLI::App& app, ConfigArgs& args) {
   CLI::App* config = app.add_subcommand("config", "Check and explain job files");
-  config->add_option("action", args.action, "schema | docs | show | validate")
+  config->add_option("action", args.action, "schema | docs | coming-from | show | validate")
       ->required()
-      ->check(CLI::IsMember({"schema", "docs", "show", "validate"}));
+      ->check(CLI::IsMember({"schema", "docs", "coming-from", "show", "validate"}));
   config->add_option("job", args.file, "Job file, for show and validate");
   AddOverrides(config, args.overrides);
 }

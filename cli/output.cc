@@ -27,16 +27,16 @@ std::string Paint(bool color, std::string_view code, const std::string& text) {
   return color ? fmt::format("\x1b[{}m{}{}", code, text, kReset) : text;
 }
 
-// `table` with the word behind the first gap of each row that is one of `states` painted, the rows
-// of which are in that order.
+// `table` with the words below STATE painted, which are `states`, a row each.
 std::string PaintStates(const std::string& table, const std::vector<std::string>& states) {
   const std::vector<std::string> lines = Split(table, '\n');
+  const size_t column = lines.front().find("  STATE");
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i) {
     std::string line = lines[i];
     if (i > 0 && i <= states.size()) {
       const std::string& state = states[i - 1];
-      const size_t at = line.find("  " + state);
+      const size_t at = line.find("  " + state, column);
       if (at != std::string::npos) line.replace(at + 2, state.size(), PaintState(true, state));
     }
     text += line + (i + 1 < lines.size() ? "\n" : "");

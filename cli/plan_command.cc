@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
+#include "config/foreign_keys.h"
 #include "config/job_config.h"
 #include "config/saved_plan.h"
 #include "ir/text.h"
@@ -231,6 +232,14 @@ Result<std::string> Picture(const VisualizeArgs& args, bool color) {
 Result<std::string> ConfigText(const ConfigArgs& args) {
   if (args.action == "schema") return config::ConfigSchemaJson();
   if (args.action == "docs") return config::ConfigReferenceMarkdown();
+  if (args.action == "coming-from") {
+    std::string text;
+    for (const config::Origin origin : config::kOrigins) {
+      text += fmt::format("<!-- keys of {} -->\n\n{}\n", config::OriginName(origin),
+                          config::ForeignKeyTable(origin));
+    }
+    return text;
+  }
   if (args.file.empty()) {
     return Fail(InvalidArgument(fmt::format("config {} needs a job file", args.action)));
   }

@@ -51,8 +51,11 @@ struct LayerGroup {
 std::string NameOf(const LayerGroup& group) {
   if (!group.name.layer) return group.name.before;
   const bool one = group.layers.size() == 1;
-  return fmt::format("{}.{}{}{}.{}", group.name.before, one ? "" : "{", RangesText(group.layers),
-                     one ? "" : "}", group.name.behind);
+  const auto parts = [](const std::string& text, const char* before, const char* behind) {
+    return text.empty() ? "" : before + text + behind;
+  };
+  return parts(group.name.before, "", ".") + (one ? "" : "{") + RangesText(group.layers) +
+         (one ? "" : "}") + parts(group.name.behind, ".", "");
 }
 
 std::vector<LayerGroup> LayerGroups(const Plan& plan) {
