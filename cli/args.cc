@@ -11,6 +11,7 @@
 #include "cli/connect.h"
 #include "cli/dry_run_args.h"
 #include "cli/job_args.h"
+#include "cli/man_page.h"
 #include "cli/tokenizer_args.h"
 #include "cli/unknown_word.h"
 
@@ -536,6 +537,9 @@ ParsedArgs ParseArgs(const std::vector<std::string>& given) {
   Storage storage;
   CLI::App app(kMeaning, "meshwright");
   AddAll(app, storage);
+  if (given == std::vector<std::string>{"__man"}) {
+    return {std::nullopt, ManPage(app, MESHWRIGHT_VERSION), kExitOk};
+  }
   const auto spelled = SpellOutHelp(app, given);
   if (!spelled) return UsageError(ExplainUnknown(app, {given.begin() + 1, given.end()}));
   const std::vector<std::string>& args = *spelled;

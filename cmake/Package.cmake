@@ -29,6 +29,7 @@ message(STATUS \"Installing: \${into}\")" COMPONENT runtime)
 endfunction()
 mw_install_said(share/bash-completion/completions/meshwright completion bash)
 mw_install_said(share/zsh/vendor-completions/_meshwright completion zsh)
+mw_install_said(share/man/man1/meshwright.1 __man)
 mw_install_said(share/fish/vendor_completions.d/meshwright.fish completion fish)
 
 # RPATH and not RUNPATH: the libraries of the bundle need one another.

@@ -38,6 +38,22 @@ TEST(Args, HelpOfACommandIsItsHelp) {
   EXPECT_NE(unknown.text.find("did you mean 'submit'?"), std::string::npos) << unknown.text;
 }
 
+TEST(Args, TheManualPageHasAllCommandsAndNoStrayRequests) {
+  const ParsedArgs page = ParseArgs({"__man"});
+  EXPECT_EQ(page.exit_code, kExitOk);
+  for (const char* part : {".TH MESHWRIGHT 1", ".SS \"meshwright submit\"",
+                           ".SS \"meshwright worker drain\"", "\\fB\\-\\-resume\\fR"}) {
+    EXPECT_NE(page.text.find(part), std::string::npos) << part;
+  }
+  for (size_t at = page.text.find("\n."); at != std::string::npos;
+       at = page.text.find("\n.", at + 1)) {
+    const std::string request = page.text.substr(at + 1, 3);
+    EXPECT_TRUE(request == ".TH" || request == ".SH" || request == ".SS" || request == ".TP" ||
+                request == ".B ")
+        << request;
+  }
+}
+
 TEST(Args, EvalIsEvaluateWithOrWithoutData) {
   for (const char* name : {"evaluate", "eval"}) {
     const auto of_job = Parse<EvaluateArgs>({name, "3", "--batches", "4"});
