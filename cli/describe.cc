@@ -1,9 +1,9 @@
 #include "cli/describe.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,7 +22,9 @@ std::string UtcText(int64_t unix_ms) {
   const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
   std::tm time = {};
   ::gmtime_r(&seconds, &time);
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", time);
+  std::array<char, 32> text = {};
+  const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &time);
+  return {text.data(), length};
 }
 
 double SecondsBetween(int64_t from_unix_ms, int64_t to_unix_ms) {

@@ -64,9 +64,9 @@ TEST(ConfigErrors, WhatKeysSayTogetherIsFoundAtOnceToo) {
 TEST(ConfigErrors, TogetherTheyAreALineEach) {
   EXPECT_EQ(ErrorsOf("[training]\nstepz = 3\n[modl]\n").Together().message(),
             "2 errors:\n"
+            "  job.toml:2:1: unknown key 'stepz' in [training] (did you mean 'steps'?)\n"
             "  job.toml:3:2: unknown section [modl] (did you mean 'model'?); known: " +
-                Join(SectionNames(), ", ") +
-                "\n  job.toml:2:1: unknown key 'stepz' in [training] (did you mean 'steps'?)");
+                Join(SectionNames(), ", "));
   const ConfigErrors one = ErrorsOf("[training]\nstepz = 3\n");
   EXPECT_EQ(one.Together().message(), one.first().message());
   EXPECT_TRUE(ErrorsOf("").Together().ok());
