@@ -7,9 +7,11 @@
 #include <cctype>
 
 #include "base/text.h"
+#include "cli/completion.h"
 #include "cli/connect.h"
 #include "cli/dry_run_args.h"
 #include "cli/job_args.h"
+#include "cli/man_page.h"
 #include "cli/tokenizer_args.h"
 #include "cli/unknown_word.h"
 
@@ -48,7 +50,6 @@ struct Storage {
   PredictArgs predict;
   GenerateArgs generate;
   ChatArgs chat;
-  EvalArgs eval;
   EvaluateArgs evaluate;
   CheckpointArgs checkpoint;
   LogsArgs logs;
@@ -58,6 +59,9 @@ struct Storage {
   WaitArgs wait;
   TimelineArgs timeline;
   WhyArgs why;
+  DescribeArgs describe;
+  CompletionArgs completion;
+  std::vector<std::string> help_words;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VerifyArgs verify;
@@ -356,7 +360,6 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "predict") return s.predict;
   if (name == "generate") return s.generate;
   if (name == "chat") return s.chat;
-  if (name == "eval") return s.eval;
   if (name == "evaluate") return s.evaluate;
   if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
@@ -366,6 +369,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "wait") return s.wait;
   if (name == "timeline") return s.timeline;
   if (name == "why") return s.why;
+  if (name == "describe") return s.describe;
+  if (name == "completion") return s.completion;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
   if (name == "verify") return s.verify;
@@ -419,12 +424,19 @@ std::string CheckSubmit(const SubmitArgs& submit) {
   return "";
 }
 
+std::string CheckEvaluate(const EvaluateArgs& evaluate) {
+  if (!evaluate.eval.data.empty() || ParseInt(evaluate.eval.model).value_or(0) >= 1) return "";
+  return fmt::format(
+      "{} is no job number; a folder has no validation data of its own: name a file with --data",
+      evaluate.eval.model);
+}
+
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",     "submit",    "jobs",    "logs",    "wait",     "cancel",
-      "plan",     "verify",     "pause",     "resume",  "predict", "generate", "eval",
-      "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
+      "up",         "status",    "submit",  "jobs",     "logs",    "wait",     "cancel",
+      "plan",       "verify",    "pause",   "resume",   "predict", "generate", "evaluate",
+      "checkpoint", "tokenizer", "adapter", "timeline", "why",     "describe"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -443,6 +455,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
     }
   }
   if (command == "submit") return CheckSubmit(s.submit);
+  if (command == "evaluate") return CheckEvaluate(s.evaluate);
   return command == "plan" ? CheckPlan(s.plan, json) : "";
 }
 
@@ -468,20 +481,68 @@ int ExitCodeOf(const Status& status) {
   }
 }
 
-ParsedArgs ParseArgs(const std::vector<std::string>& args) {
-  Storage storage;
-  CLI::App app("Plans, shards and trains large models over many worker processes.", "meshwright");
+namespace {
+
+void AddHelp(CLI::App& app, Storage& s) {
+  CLI::App* completion = app.add_subcommand(
+      "completion", "A script for a shell that completes commands, options, jobs and keys");
+  completion->add_option("shell", s.completion.shell, "Which; the script's first lines say how")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app.add_subcommand("help", "What a command does, and its options")
+      ->add_option("command", s.help_words, "For example: submit, or worker drain")
+      ->expected(0, 3);
+}
+
+void AddAll(CLI::App& app, Storage& storage) {
   AddGlobal(app, storage);
   AddCluster(app, storage);
-  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval,
-                storage.evaluate, storage.checkpoint, storage.logs, storage.cancel, storage.pause,
-                storage.resume, storage.wait, storage.timeline, storage.why});
+  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate,
+                storage.checkpoint, storage.logs, storage.cancel, storage.pause, storage.resume,
+                storage.wait, storage.timeline, storage.why, storage.describe});
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);
   AddWorker(app, storage);
   AddTokenizer(app, storage.tokenizer);
   AddAdapter(app, storage.adapter);
+  AddHelp(app, storage);
+}
+
+constexpr char kMeaning[] = "Plans, shards and trains large models over many worker processes.";
+
+// `help submit` is `submit --help`. Nothing: a command that there is not.
+std::optional<std::vector<std::string>> SpellOutHelp(const CLI::App& app,
+                                                     const std::vector<std::string>& args) {
+  if (args.empty() || args.front() != "help") return args;
+  std::vector<std::string> words(args.begin() + 1, args.end());
+  if (!ExplainUnknown(app, words).empty()) return {};
+  words.emplace_back("--help");
+  return words;
+}
+
+}  // namespace
+
+Candidates Complete(const std::vector<std::string>& words) {
+  Storage storage;
+  CLI::App app(kMeaning, "meshwright");
+  AddAll(app, storage);
+  return CompleteIn(app, words);
+}
+
+ParsedArgs ParseArgs(const std::vector<std::string>& given) {
+  if (!given.empty() && given.front() == "__complete") {
+    return {Invocation{{}, CompleteArgs{{given.begin() + 1, given.end()}}}, "", kExitOk};
+  }
+  Storage storage;
+  CLI::App app(kMeaning, "meshwright");
+  AddAll(app, storage);
+  if (given == std::vector<std::string>{"__man"}) {
+    return {std::nullopt, ManPage(app, MESHWRIGHT_VERSION), kExitOk};
+  }
+  const auto spelled = SpellOutHelp(app, given);
+  if (!spelled) return UsageError(ExplainUnknown(app, {given.begin() + 1, given.end()}));
+  const std::vector<std::string>& args = *spelled;
   try {
     std::vector<std::string> reversed = SpellOutOverrides(args);
     std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them last first
@@ -500,6 +561,7 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   const std::string objection = CheckCombination(chosen.get_name(), storage);
   if (!objection.empty()) return UsageError(objection);
   storage.global.json = storage.format == "json";
+  storage.evaluate.id = ParseInt(storage.evaluate.eval.model).value_or(0);
   return {Invocation{storage.global, Chosen(chosen.get_name(), storage)}, "", kExitOk};
 }
 

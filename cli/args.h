@@ -163,10 +163,12 @@ struct CheckpointArgs {
   bool averages = false;            // kExport: means of weights instead
 };
 
+// Of a model on data, or, where there is no data, of a job on its own validation data.
 struct EvaluateArgs {
-  int64_t id = 0;
+  EvalArgs eval;
+  int64_t id = 0;       // of the job, without data
   int64_t batches = 0;  // 0: as many as the job's validations had
-  int64_t timeout_s = 3600;
+  std::optional<int64_t> timeout_s;
 };
 
 struct JobArgs {  // jobs, logs, cancel, wait
@@ -188,6 +190,7 @@ struct PlanArgs {
   int devices_per_worker = 1;
   std::string cluster;  // cluster file to plan for; empty: none
   bool programs = false;
+  bool full = false;                 // nothing is folded
   std::string stop_after = "plan";   // graph | step-graph | executable | plan | programs
   std::string out;                   // file; empty: stdout
   std::string timeline;              // file for a Chrome trace of one simulated step
@@ -238,13 +241,24 @@ struct TimelineArgs : JobArgs {
 struct WhyArgs : JobArgs {
   std::string steps;
 };
+struct DescribeArgs : JobArgs {
+  int64_t events = 8;  // so many of the last
+};
+
+struct CompletionArgs {
+  std::string shell;  // bash | zsh | fish
+};
+// What may stand at the end of a command line, for the scripts of `completion`.
+struct CompleteArgs {
+  std::vector<std::string> words;  // behind "meshwright"; the last one is the one to complete
+};
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, GenerateArgs, ChatArgs, EvalArgs, EvaluateArgs, CheckpointArgs,
-                 JobsArgs, LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
-                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs,
-                 TimelineArgs, WhyArgs>;
+                 PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
+                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
+                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
+                 WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs>;
 
 struct Invocation {
   GlobalArgs global;
@@ -259,5 +273,22 @@ struct ParsedArgs {
 };
 
 ParsedArgs ParseArgs(const std::vector<std::string>& args);
+
+// A candidate for the end of a command line.
+struct Candidate {
+  std::string text;
+  std::string meaning;
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+// What the command line itself does not know.
+enum class Asked : uint8_t { kNothing, kJobs, kWorkers, kKeys };
+struct Candidates {
+  std::vector<Candidate> known;
+  Asked asked = Asked::kNothing;  // ... and those of the controller, or of the table of keys
+  std::string before;             // stands before each of those: "--resume="
+  bool files = false;             // or files
+};
+// Made from the parser's own table. Nothing: a file, or a word that nobody knows.
+Candidates Complete(const std::vector<std::string>& words);
 
 }  // namespace meshwright::cli

@@ -4,18 +4,21 @@
 
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/chat_history.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/folder_job.h"
 #include "cli/interrupt_flag.h"
 #include "cli/text_writer.h"
+#include "config/job_config.h"
 #include "tokenizer/chat_template.h"
 
 namespace meshwright::cli {
@@ -33,11 +36,45 @@ std::tm LocalTime() {
   return time;
 }
 
+// The folders of a job's model and of its tokenizer, either of which may have the template.
+std::vector<std::string> FoldersOfJob(client::Client& client, int64_t id) {
+  const auto description = client.Describe(id);
+  if (!description) return {};
+  config::ConfigSource source;
+  source.text = description->job.config_text;
+  source.environment_names = {};
+  const auto config = config::ParseJobConfig(source);
+  if (!config) return {};
+  std::vector<std::string> folders;
+  for (const std::string& path : {config->hf_path, config->tokenizer}) {
+    if (path.empty() || path == "byte") continue;
+    folders.push_back(FileExists(path + "/.") ? path
+                                              : std::filesystem::path(path).parent_path().string());
+  }
+  return folders;
+}
+
+// Of the model's own folder or, of a job, of those that it was made from.
+Result<ChatTemplate> OwnTemplate(client::Client& client, const std::string& model) {
+  const bool is_job = !FileExists(model + "/.") && ParseInt(model).has_value();
+  if (is_job) {
+    for (const std::string& folder : FoldersOfJob(client, *ParseInt(model))) {
+      auto of_folder = ChatTemplate::Load(folder);
+      const bool none = !of_folder && of_folder.error().code() == StatusCode::kNotFound;
+      if (!none) return of_folder;
+    }
+    return Fail(NotFound(fmt::format(
+        "neither the model's folder of job {} nor that of its tokenizer has a chat template",
+        model)));
+  }
+  return ChatTemplate::Load(model);
+}
+
 // The model's own template, or the one that is named: a file, or the folder of another model.
-Result<ChatTemplate> TemplateOf(const ChatArgs& args) {
+Result<ChatTemplate> TemplateOf(client::Client& client, const ChatArgs& args) {
   const std::string& path = args.chat_template;
   if (path.empty()) {
-    const auto own = ChatTemplate::Load(args.generate.model);
+    const auto own = OwnTemplate(client, args.generate.model);
     if (own.has_value() || own.error().code() != StatusCode::kNotFound) return own;
     return Fail(
         Status(own.error().code(), own.error().message() + "; --chat-template FILE names one"));
@@ -128,10 +165,13 @@ class Conversation {
     MW_ASSIGN_OR_RETURN(const tokenizer::RenderedTemplate made, template_.Render(request));
     MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer_->codec().Encode(made.text, false));
     if (static_cast<int64_t>(prompt.size()) > writer_->positions()) {
-      return Fail(InvalidArgument(
-          fmt::format("the conversation has {} tokens, and there are {} positions: /clear begins "
-                      "anew, --context gives more",
-                      prompt.size(), writer_->positions())));
+      // Fewer than were asked for are all that the model has.
+      const bool has_more = writer_->positions() >= args_.context;
+      return Fail(InvalidArgument(fmt::format(
+          "the conversation has {} tokens, and {} positions: /clear begins anew{}", prompt.size(),
+          has_more ? fmt::format("there are {}", writer_->positions())
+                   : fmt::format("the model has {}", writer_->positions()),
+          has_more ? fmt::format(", --context {} gives more", 2 * args_.context) : "")));
     }
     return prompt;
   }
@@ -156,8 +196,8 @@ Status CheckVariables(const std::string& text) {
 
 Result<int> Chat(const ChatArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckVariables(args.variables));
-  MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(*client, args));
   GenerateArgs open = args.generate;
   open.prompt = "a";  // stands for the first token of a conversation
   open.max_new_tokens = args.context - 1;

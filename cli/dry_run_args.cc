@@ -68,6 +68,8 @@ void AddPlan(CLI::App& app, const DryRunCommands& commands) {
   AddPlannedDevices(*plan, args);
   AddPlanFiles(*plan, args, commands.format);
   AddPlanCache(*plan, args.plan_cache);
+  plan->add_flag("--full", args.full,
+                 "Every param, where equal layers are else one line, and the order of each stage");
   plan->add_flag("--programs", args.programs, "Also the instruction lists");
   plan->add_option("--stop-after", args.stop_after, "Print the result of this stage")
       ->check(CLI::IsMember({"graph", "step-graph", "executable", "plan", "programs"}))
@@ -111,9 +113,9 @@ void AddVisualize(CLI::App& app, VisualizeArgs& args) {
 
 void AddConfig(CLI::App& app, ConfigArgs& args) {
   CLI::App* config = app.add_subcommand("config", "Check and explain job files");
-  config->add_option("action", args.action, "schema | docs | show | validate")
+  config->add_option("action", args.action, "schema | docs | coming-from | show | validate")
       ->required()
-      ->check(CLI::IsMember({"schema", "docs", "show", "validate"}));
+      ->check(CLI::IsMember({"schema", "docs", "coming-from", "show", "validate"}));
   config->add_option("job", args.file, "Job file, for show and validate");
   AddOverrides(config, args.overrides);
 }
@@ -185,9 +187,13 @@ std::string CheckPlan(const PlanArgs& plan, bool json) {
   }
   if (plan.action == PlanAction::kShow) return "";
   const std::pair<const char*, bool> shown_plan[] = {
-      {"--what-if", !plan.what_if.empty()}, {"--timeline", !plan.timeline.empty()},
-      {"--svg", !plan.svg.empty()},         {"--save", !plan.save.empty()},
-      {"--programs", plan.programs},        {"--stop-after", plan.stop_after != "plan"},
+      {"--what-if", !plan.what_if.empty()},
+      {"--timeline", !plan.timeline.empty()},
+      {"--svg", !plan.svg.empty()},
+      {"--save", !plan.save.empty()},
+      {"--programs", plan.programs},
+      {"--stop-after", plan.stop_after != "plan"},
+      {"--full", plan.full},
   };
   const char* action = plan.action == PlanAction::kDiff ? "diff" : "explain";
   for (const auto& [option, given] : shown_plan) {

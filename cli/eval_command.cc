@@ -1,4 +1,4 @@
-// eval: perplexity and accuracy of a model on data, or the choices that it takes.
+// evaluate --data: perplexity and accuracy of a model on data, or the choices that it takes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -249,7 +249,7 @@ Result<int> Eval(const EvalArgs& args, const GlobalArgs& global) {
 
 }  // namespace
 
-int RunEval(const EvalArgs& args, const GlobalArgs& global) {
+int RunEvaluateOnData(const EvalArgs& args, const GlobalArgs& global) {
   const Result<int> code = Eval(args, global);
   return code ? *code : ReportError(code.error());
 }

@@ -1,4 +1,4 @@
-// evaluate: the loss of a job's model on its validation data, as a job of its own.
+// evaluate, without --data: the loss of a job's model on its validation data, as a job of its own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +12,8 @@
 
 namespace meshwright::cli {
 namespace {
+
+constexpr int64_t kPatienceS = 3600;
 
 // The scalars of the program's own, by what became of them over the batches.
 struct Own {
@@ -71,7 +73,7 @@ Result<int> Evaluate(const EvaluateArgs& args, const GlobalArgs& global) {
                                                          metrics = update.steps.back();
                                                        return true;
                                                      },
-                                                     args.timeout_s * 1000));
+                                                     args.timeout_s.value_or(kPatienceS) * 1000));
   if (!client::IsTerminal(end.state)) {
     return Fail(DeadlineExceeded(
         fmt::format("job {} evaluates job {} and is {}; it goes on: meshwright wait {}", id,
@@ -88,6 +90,11 @@ Result<int> Evaluate(const EvaluateArgs& args, const GlobalArgs& global) {
 }  // namespace
 
 int RunEvaluate(const EvaluateArgs& args, const GlobalArgs& global) {
+  if (!args.eval.data.empty()) {
+    EvalArgs on_data = args.eval;
+    on_data.timeout_s = args.timeout_s.value_or(on_data.timeout_s);
+    return RunEvaluateOnData(on_data, global);
+  }
   const Result<int> code = Evaluate(args, global);
   return code ? *code : ReportError(code.error());
 }

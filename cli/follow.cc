@@ -33,24 +33,26 @@ std::string GoesOn(int64_t job_id) {
                      job_id, job_id, job_id);
 }
 
-int FollowJob(client::Client& client, const FollowOptions& options,
+int FollowJob(client::Client& client, const FollowOptions& options, JobView& view,
               const std::function<void(const client::JobUpdate&)>& on_update) {
   const int64_t id = options.job_id;
   const InterruptNote note(fmt::format("\ninterrupted: {}\n", GoesOn(id)));
   const Result<JobInfo> last = client.Watch(
       id,
       [&](const client::JobUpdate& update) {
-        on_update(update);
+        view.Show(update);
+        if (on_update) on_update(update);
         std::fflush(nullptr);  // readers of a pipe or a record see each step when it happens
         return true;
       },
       options.timeout_s * 1000);
+  view.Clear();
   if (!last) return ReportLost(last.error(), id);
   const bool ended = client::IsTerminal(last->state);
   if (options.json) {
     fmt::print("{}\n", JobJson(*last));
   } else if (ended) {
-    fmt::print("{}", FormatJobEnd(*last));
+    fmt::print("{}{}", FormatJobEnd(*last, options.color), view.Summary());
   }
   if (ended) return ExitCodeOfJob(*last);
   fmt::print(stderr, "error: after {} s job {} is {} at step {} of {}\n{}\n", options.timeout_s, id,

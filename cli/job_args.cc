@@ -215,47 +215,51 @@ void AddChat(CLI::App& app, ChatArgs& args) {
                    "What the template asks for besides, as JSON: {\"enable_thinking\": false}");
 }
 
-void AddEval(CLI::App& app, EvalArgs& args) {
-  CLI::App* eval = app.add_subcommand(
-      "eval", "Perplexity and accuracy of a model on data, or the choices that it takes");
-  eval->add_option("model", args.model, kModel)->required();
-  eval->add_option("--data", args.data,
-                   "Text, or JSON lines: rows with \"choices\" are questions, others documents")
-      ->required();
-  eval->add_option("--format", args.format, "Default: jsonl of a file that is called so, else text")
+void AddScoring(CLI::App& evaluate, EvalArgs& args) {
+  evaluate.add_option("--data", args.data,
+                      "Text, or JSON lines: rows with \"choices\" are questions, others documents; "
+                      "without: the job's own validation data");
+  evaluate
+      .add_option("--format", args.format, "Default: jsonl of a file that is called so, else text")
       ->check(CLI::IsMember({"text", "jsonl"}));
-  eval->add_option("--loss-on", args.loss_on, "Which tokens of documents count")
+  evaluate.add_option("--loss-on", args.loss_on, "Which tokens of documents count")
       ->check(CLI::IsMember({"all", "answers"}))
       ->capture_default_str();
-  eval->add_option("--delimiter", args.delimiter, "Between a prompt and a choice")
+  evaluate.add_option("--delimiter", args.delimiter, "Between a prompt and a choice")
       ->capture_default_str();
-  eval->add_option("--samples", args.samples, "File for what was said of each row, as JSON lines");
-  eval->add_option("--batch", args.batch, "Rows that the model sees at once")
+  evaluate.add_option("--samples", args.samples,
+                      "File for what was said of each row, as JSON lines");
+  evaluate.add_option("--batch", args.batch, "Rows that the model sees at once")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->capture_default_str();
-  eval->add_option("--context", args.context, "Tokens of a row; the model may have fewer")
+  evaluate.add_option("--context", args.context, "Tokens of a row; the model may have fewer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
-  eval->add_option("--limit", args.limit, "Documents or questions at most; 0: all")
+  evaluate.add_option("--limit", args.limit, "Documents or questions at most; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  eval->add_option("--dtype", args.dtype, "Of a folder's model")
+  evaluate.add_option("--dtype", args.dtype, "Of a folder's model")
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
-  AddOverrides(eval, args.overrides);
-  eval->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
-      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
-      ->capture_default_str();
+  AddOverrides(&evaluate, args.overrides);
 }
 
 void AddEvaluate(CLI::App& app, EvaluateArgs& args) {
-  CLI::App* evaluate =
-      app.add_subcommand("evaluate", "The loss of a job's model on its validation data");
-  evaluate->add_option("id", args.id, "Job id; it has left weights")->required()->check(kJobId);
-  evaluate->add_option("--batches", args.batches, "At most; 0: as many as its validations had")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
-  evaluate->add_option("--timeout-s", args.timeout_s, "Patience; the evaluation goes on")
-      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
-      ->capture_default_str();
+  CLI::App* evaluate = app.add_subcommand(
+      "evaluate",
+      "How good a model is: on --data its perplexity and accuracy, or the choices that it takes; "
+      "without, a job's loss on its validation data");
+  evaluate->alias("eval");
+  evaluate->add_option("model", args.eval.model, kModel)->required();
+  AddScoring(*evaluate, args.eval);
+  evaluate
+      ->add_option("--batches", args.batches,
+                   "Of validation data at most; 0: as many as the job's validations had")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->excludes("--data");
+  evaluate
+      ->add_option("--timeout-s", args.timeout_s,
+                   "Patience; default: 3600, with --data 600. An evaluation without --data goes on")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}));
 }
 
 }  // namespace
@@ -288,6 +292,17 @@ void AddWhy(CLI::App& app, WhyArgs& args) {
   AddSteps(*why, args, args.steps);
 }
 
+void AddDescribe(CLI::App& app, DescribeArgs& args) {
+  CLI::App* describe = app.add_subcommand(
+      "describe",
+      "All that there is to know of a job, on one screen: state, progress, layout, "
+      "devices, configuration, checkpoints, last events");
+  describe->add_option("id", args.id, "Job id")->required()->check(kJobId);
+  describe->add_option("--events", args.events, "So many of the last events")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void AddJobs(CLI::App& app, const JobCommands& commands) {
@@ -295,7 +310,6 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddPredict(app, commands.predict);
   AddGenerate(app, commands.generate);
   AddChat(app, commands.chat);
-  AddEval(app, commands.eval);
   AddEvaluate(app, commands.evaluate);
   AddCheckpoint(app, commands.checkpoint);
 
@@ -319,6 +333,7 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   wait->add_option("--timeout-s", commands.wait.timeout_s, "0: no limit")->check(kTimeoutSeconds);
   AddTimeline(app, commands.timeline);
   AddWhy(app, commands.why);
+  AddDescribe(app, commands.describe);
 }
 
 }  // namespace meshwright::cli

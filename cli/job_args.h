@@ -22,7 +22,6 @@ struct JobCommands {
   PredictArgs& predict;
   GenerateArgs& generate;
   ChatArgs& chat;
-  EvalArgs& eval;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
   LogsArgs& logs;
@@ -32,9 +31,10 @@ struct JobCommands {
   WaitArgs& wait;
   TimelineArgs& timeline;
   WhyArgs& why;
+  DescribeArgs& describe;
 };
-// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, logs, cancel, pause, resume,
-// wait, timeline, why.
+// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait,
+// timeline, why, describe.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 
 }  // namespace meshwright::cli

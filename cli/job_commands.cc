@@ -1,13 +1,15 @@
-// jobs, logs, cancel, pause, resume, wait, status, and errors.
+// jobs, describe, logs, cancel, pause, resume, wait, status, and errors.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <optional>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/describe.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "config/saved_plan.h"
@@ -37,27 +39,23 @@ void PrintLogLines(const std::vector<std::string>& lines, bool json) {
   for (const std::string& line : lines) fmt::print("{}\n", json ? LogJson(line) : OneLine(line));
 }
 
-// Events as they come, and the steps as `submit` shows them.
-class LogFollower {
- public:
-  explicit LogFollower(const GlobalArgs& global) : global_(global) {}
+FollowOptions OptionsOf(int64_t id, int64_t timeout_s, const GlobalArgs& global) {
+  return {
+      .job_id = id, .timeout_s = timeout_s, .json = global.json, .color = UseColor(global.color)};
+}
 
-  void OnUpdate(const client::JobUpdate& update) {
-    PrintLogLines(update.log_lines, global_.json);
-    if (!printer_) {
-      printer_.emplace(StepPrinter::Options{.steps = update.info.steps,
-                                            .log_every = ir::TrainSpec().log_every,
-                                            .color = UseColor(global_.color),
-                                            .json = global_.json});
-    }
-    printer_->SetPlanned(update.info);
-    for (const client::StepMetrics& step : update.steps) fmt::print("{}", printer_->Add(step));
-  }
-
- private:
-  const GlobalArgs& global_;
-  std::optional<StepPrinter> printer_;
-};
+// The steps as `submit` shows them; their number is known once the controller has answered.
+JobView ViewOf(const client::JobInfo& job, const GlobalArgs& global, bool lines) {
+  const bool color = UseColor(global.color);
+  return JobView(SystemClock(), {.steps = {.steps = job.steps,
+                                           .log_every = ir::TrainSpec().log_every,
+                                           .color = color,
+                                           .json = global.json,
+                                           .width = TerminalColumns(STDOUT_FILENO)},
+                                 .events = false,
+                                 .step_lines = lines,
+                                 .live = !global.json});
+}
 
 }  // namespace
 
@@ -97,7 +95,7 @@ int RunJobs(const GlobalArgs& global) {
     } else if (jobs.empty()) {
       fmt::print("(no jobs)\n");
     } else {
-      fmt::print("{}", FormatJobsTable(jobs, NowUnixMs()));
+      fmt::print("{}", FormatJobsTable(jobs, NowUnixMs(), UseColor(global.color)));
     }
     return kExitOk;
   });
@@ -107,8 +105,24 @@ int RunStatus(const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
     MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client.Workers());
     MW_ASSIGN_OR_RETURN(const std::vector<JobInfo> jobs, client.List());
-    fmt::print("{}",
-               global.json ? StatusJson(workers, jobs) : FormatStatus(workers, jobs, NowUnixMs()));
+    fmt::print("{}", global.json
+                         ? StatusJson(workers, jobs)
+                         : FormatStatus(workers, jobs, NowUnixMs(), UseColor(global.color)));
+    return kExitOk;
+  });
+}
+
+int RunDescribe(const DescribeArgs& args, const GlobalArgs& global) {
+  return WithClient(global, [&](Client& client) -> Result<int> {
+    JobStory story;
+    MW_ASSIGN_OR_RETURN(story.info, client.Get(args.id));
+    // A job that was never planned has none.
+    if (auto description = client.Describe(args.id)) story.request = std::move(description->job);
+    MW_ASSIGN_OR_RETURN(story.events, client.Logs(args.id));
+    const int64_t now = NowUnixMs();
+    fmt::print("{}", global.json
+                         ? DescriptionJson(story, args.events, now)
+                         : FormatDescription(story, args.events, now, UseColor(global.color)));
     return kExitOk;
   });
 }
@@ -116,9 +130,13 @@ int RunStatus(const GlobalArgs& global) {
 int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
     if (args.follow) {
-      LogFollower follower(global);
-      return FollowJob(client, {.job_id = args.id, .json = global.json},
-                       [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
+      MW_ASSIGN_OR_RETURN(const JobInfo job, client.Get(args.id));
+      JobView view = ViewOf(job, global, /*lines=*/true);
+      return FollowJob(client, OptionsOf(args.id, 0, global), view,
+                       [&](const client::JobUpdate& update) {
+                         if (!update.log_lines.empty()) view.Clear();
+                         PrintLogLines(update.log_lines, global.json);
+                       });
     }
     MW_ASSIGN_OR_RETURN(const std::vector<std::string> lines, client.Logs(args.id));
     PrintLogLines(lines, global.json);
@@ -193,9 +211,9 @@ int RunCancel(const CancelArgs& args, const GlobalArgs& global) {
 
 int RunWait(const WaitArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
-    const FollowOptions options{
-        .job_id = args.id, .timeout_s = args.timeout_s, .json = global.json};
-    return FollowJob(client, options, [](const client::JobUpdate&) {});
+    MW_ASSIGN_OR_RETURN(const JobInfo job, client.Get(args.id));
+    JobView view = ViewOf(job, global, /*lines=*/false);
+    return FollowJob(client, OptionsOf(args.id, args.timeout_s, global), view);
   });
 }
 

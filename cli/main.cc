@@ -20,7 +20,6 @@ struct JobDispatch {
   int operator()(const PredictArgs& args) const { return RunPredict(args, global); }
   int operator()(const GenerateArgs& args) const { return RunGenerate(args, global); }
   int operator()(const ChatArgs& args) const { return RunChat(args, global); }
-  int operator()(const EvalArgs& args) const { return RunEval(args, global); }
   int operator()(const EvaluateArgs& args) const { return RunEvaluate(args, global); }
   int operator()(const CheckpointArgs& args) const { return RunCheckpoint(args, global); }
   int operator()(const JobsArgs&) const { return RunJobs(global); }
@@ -31,6 +30,7 @@ struct JobDispatch {
   int operator()(const WaitArgs& args) const { return RunWait(args, global); }
   int operator()(const TimelineArgs& args) const { return RunTimeline(args, global); }
   int operator()(const WhyArgs& args) const { return RunWhy(args, global); }
+  int operator()(const DescribeArgs& args) const { return RunDescribe(args, global); }
 };
 
 // And all others.
@@ -48,6 +48,8 @@ struct Dispatch : JobDispatch {
   int operator()(const ConfigArgs& args) const { return RunConfig(args); }
   int operator()(const TokenizerArgs& args) const { return RunTokenizer(args, global); }
   int operator()(const AdapterArgs& args) const { return RunAdapter(args, global); }
+  int operator()(const CompletionArgs& args) const { return RunCompletion(args); }
+  int operator()(const CompleteArgs& args) const { return RunComplete(args, global); }
 };
 
 int Main(const std::vector<std::string>& args) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/table.h"
 #include "base/text.h"
@@ -24,6 +25,23 @@ constexpr std::string_view kReset = "\x1b[0m";
 
 std::string Paint(bool color, std::string_view code, const std::string& text) {
   return color ? fmt::format("\x1b[{}m{}{}", code, text, kReset) : text;
+}
+
+// `table` with the words below STATE painted, which are `states`, a row each.
+std::string PaintStates(const std::string& table, const std::vector<std::string>& states) {
+  const std::vector<std::string> lines = Split(table, '\n');
+  const size_t column = lines.front().find("  STATE");
+  std::string text;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::string line = lines[i];
+    if (i > 0 && i <= states.size()) {
+      const std::string& state = states[i - 1];
+      const size_t at = line.find("  " + state, column);
+      if (at != std::string::npos) line.replace(at + 2, state.size(), PaintState(true, state));
+    }
+    text += line + (i + 1 < lines.size() ? "\n" : "");
+  }
+  return text;
 }
 
 std::string Age(int64_t from_unix_ms, int64_t to_unix_ms) {
@@ -77,26 +95,41 @@ bool UseColor(const std::string& mode) {
   return ::isatty(STDOUT_FILENO) == 1;
 }
 
-std::string FormatJobsTable(const std::vector<JobInfo>& jobs, int64_t now_unix_ms) {
+std::string PaintState(bool color, const std::string& state) {
+  static const std::map<std::string, std::string_view> codes = {
+      {"SUCCEEDED", "32"}, {"RUNNING", "32"},    {"READY", "32"},  {"FAILED", "31"},
+      {"LOST", "31"},      {"CANCELLED", "35"},  {"QUEUED", "33"}, {"PLANNING", "36"},
+      {"STARTING", "36"},  {"RECOVERING", "33"}, {"PAUSED", "34"}};
+  const auto known = codes.find(state);
+  return Paint(color, known == codes.end() ? "33" : known->second, state);
+}
+
+std::string FormatJobsTable(const std::vector<JobInfo>& jobs, int64_t now_unix_ms, bool color) {
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> states;
   for (const JobInfo& job : jobs) {
     rows.push_back({std::to_string(job.id), job.name, client::JobStateName(job.state),
                     fmt::format("{}/{}", job.steps_done, job.steps),
                     job.steps_done > 0 ? fmt::format("{:.4f}", job.loss) : "-",
                     Age(job.submitted_unix_ms, now_unix_ms),
                     Age(job.started_unix_ms, EndOr(job, now_unix_ms)), DashIfEmpty(job.reason)});
+    states.emplace_back(client::JobStateName(job.state));
   }
-  return FormatTable({"ID", "NAME", "STATE", "STEP", "LOSS", "AGE", "RUNTIME", "REASON"}, rows);
+  const std::string table =
+      FormatTable({"ID", "NAME", "STATE", "STEP", "LOSS", "AGE", "RUNTIME", "REASON"}, rows);
+  return color ? PaintStates(table, states) : table;
 }
 
 std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vector<JobInfo>& jobs,
-                         int64_t now_unix_ms) {
+                         int64_t now_unix_ms, bool color) {
   int64_t ready = 0;
   int64_t devices = 0;
   int64_t busy = 0;
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> states;
   for (const WorkerInfo& worker : workers) {
     rows.push_back(WorkerRow(worker));
+    states.push_back(worker.state);
     if (worker.state != "READY") continue;
     ++ready;
     devices += worker.devices;
@@ -104,16 +137,15 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
   }
   std::string text = fmt::format("Workers  {} ready of {}\nDevices  {} busy of {}\n\n", ready,
                                  workers.size(), busy, devices);
-  text += rows.empty() ? "(no workers)\n"
-                       : FormatTable({"NAME", "STATE", "BUSY", "MEMORY", "DEVICE", "SPEED", "SEEN",
-                                      "ADDRESS", "METRICS"},
-                                     rows);
+  const std::string table = FormatTable(
+      {"NAME", "STATE", "BUSY", "MEMORY", "DEVICE", "SPEED", "SEEN", "ADDRESS", "METRICS"}, rows);
+  text += rows.empty() ? "(no workers)\n" : color ? PaintStates(table, states) : table;
   std::vector<JobInfo> active;
   for (const JobInfo& job : jobs) {
     if (!client::IsTerminal(job.state)) active.push_back(job);
   }
   text += "\nActive jobs\n";
-  text += active.empty() ? "(no active jobs)\n" : FormatJobsTable(active, now_unix_ms);
+  text += active.empty() ? "(no active jobs)\n" : FormatJobsTable(active, now_unix_ms, color);
   // What stands still or is slow is said while it runs (docs/recovery.md).
   for (const JobInfo& job : active) {
     if (job.state != JobState::kRunning || job.message.empty()) continue;
@@ -122,9 +154,9 @@ std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vect
   return text;
 }
 
-std::string FormatJobEnd(const JobInfo& job) {
+std::string FormatJobEnd(const JobInfo& job, bool color) {
   std::string text = fmt::format("job {} {} {} after {} steps, {}\n", job.id, OneLine(job.name),
-                                 client::JobStateName(job.state), job.steps_done,
+                                 PaintState(color, client::JobStateName(job.state)), job.steps_done,
                                  Age(job.started_unix_ms, job.ended_unix_ms));
   if (!job.message.empty()) {
     text += fmt::format("  cause    {}{}\n", job.reason.empty() ? "" : OneLine(job.reason) + ": ",
@@ -142,27 +174,61 @@ int ExitCodeOfJob(const JobInfo& job) {
 }
 
 std::string StepPrinter::Line(const client::StepMetrics& step) const {
-  std::string line = Paint(options_.color, "31", fmt::format("step: {:>4}", step.step + 1));
-  line += "  " + Paint(options_.color, "32", fmt::format("loss: {:>8.4f}", step.loss));
-  line += "  " + Paint(options_.color, "34", fmt::format("grad_norm: {:>8.4f}", step.grad_norm));
-  if (memory_bytes_ > 0) line += "  " + Paint(options_.color, "35", FormatMemory());
-  if (seconds_ > 0) {
-    line += fmt::format("  tps: {:>7}", FormatCount(std::llround(tokens_ / seconds_)));
-    if (options_.flops_per_step > 0) {
-      const double rate = options_.flops_per_step * static_cast<double>(count_) / seconds_;
-      line += "  " + Paint(options_.color, "36", fmt::format("tflops: {:.4f}", rate / 1e12));
-      line += "  mfu: " + (peak_flops_per_s_ > 0
-                               ? fmt::format("{:.1f}%", 100 * rate / peak_flops_per_s_)
-                               : std::string("n/a"));
-    }
-  }
-  line += fmt::format("  lr: {:.2e}", step.lr);
+  const bool skipped = loss_scale_ > 0 && !std::isfinite(step.grad_norm);
+  std::vector<Field> fields = {
+      {fmt::format("step: {:>4}", step.step + 1), "31", 0},
+      {fmt::format("loss: {:>8.4f}", step.loss), "32", 1},
+      {skipped ? "grad_norm:  skipped" : fmt::format("grad_norm: {:>8.4f}", step.grad_norm), "34",
+       2}};
+  if (memory_bytes_ > 0) fields.push_back({FormatMemory(), "35", 10});
+  AddRates(fields);
+  fields.push_back({fmt::format("lr: {:.2e}", step.lr), "", 6});
+  AddScale(fields);
   const int64_t left = options_.steps - step.step - 1;
   if (options_.steps > 0 && left > 0 && seconds_ > 0) {
-    line += fmt::format("  eta: {}", FormatDuration(seconds_ / static_cast<double>(count_) *
-                                                    static_cast<double>(left)));
+    const double step_s = seconds_ / static_cast<double>(count_);
+    fields.push_back({"eta: " + FormatDuration(step_s * static_cast<double>(left)), "", 5});
+  }
+  const auto columns = [&fields] {
+    size_t sum = 2 * (fields.size() - 1);
+    for (const Field& field : fields) sum += field.text.size();
+    return sum;
+  };
+  while (options_.width > 0 && fields.size() > 1 &&
+         columns() > static_cast<size_t>(options_.width)) {
+    fields.erase(std::max_element(fields.begin(), fields.end(),
+                                  [](const Field& a, const Field& b) { return a.rank < b.rank; }));
+  }
+  std::string line;
+  for (const Field& field : fields) {
+    line += (line.empty() ? "" : "  ") +
+            Paint(options_.color && *field.color != '\0', field.color, field.text);
   }
   return line + "\n";
+}
+
+void StepPrinter::AddRates(std::vector<Field>& fields) const {
+  if (seconds_ <= 0) return;
+  fields.push_back(
+      {fmt::format("tps: {:>7}", FormatCount(std::llround(tokens_ / seconds_))), "", 4});
+  if (options_.flops_per_step <= 0) return;
+  const double rate = options_.flops_per_step * static_cast<double>(count_) / seconds_;
+  fields.push_back({fmt::format("tflops: {:.4f}", rate / 1e12), "36", 9});
+  const bool known = peak_flops_per_s_ > 0;
+  fields.push_back(
+      {known ? fmt::format("mfu: {:.1f}%", 100 * rate / peak_flops_per_s_) : "mfu: n/a", "", 7});
+}
+
+void StepPrinter::AddScale(std::vector<Field>& fields) const {
+  if (skipped_ > 0) fields.push_back({fmt::format("skipped: {}", skipped_), "33", 3});
+  if (loss_scale_ > 0) fields.push_back({fmt::format("loss_scale: {:.6g}", loss_scale_), "", 8});
+}
+
+std::string StepPrinter::Summary() const {
+  if (all_skipped_ == 0) return "";
+  return fmt::format(
+      "  skipped  {} step{} whose gradients were beyond float16; the loss scale is {:.6g} now\n",
+      all_skipped_, all_skipped_ == 1 ? "" : "s", loss_scale_);
 }
 
 std::string StepPrinter::FormatMemory() const {
@@ -175,6 +241,10 @@ std::string StepPrinter::FormatMemory() const {
 
 std::string StepPrinter::Add(const client::StepMetrics& step) {
   if (options_.json) return StepJson(step) + "\n";
+  if (const auto scale = step.values.find("loss_scale"); scale != step.values.end()) {
+    loss_scale_ = scale->second;
+    if (!std::isfinite(step.grad_norm)) ++skipped_, ++all_skipped_;
+  }
   tokens_ += step.tokens;
   seconds_ += step.seconds;
   ++count_;
@@ -185,7 +255,7 @@ std::string StepPrinter::Add(const client::StepMetrics& step) {
     text = Line(step);
     first_ = false;
     tokens_ = seconds_ = 0;
-    count_ = 0;
+    count_ = skipped_ = 0;
   }
   if (!std::isnan(step.validation_loss)) {
     text += Paint(options_.color, "33",

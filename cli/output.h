@@ -17,10 +17,13 @@ std::string OneLine(std::string text);
 // --color and NO_COLOR: always, never, or whether stdout is a terminal.
 bool UseColor(const std::string& mode);
 
-std::string FormatJobsTable(const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms);
+// color: states are painted.
+std::string FormatJobsTable(const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms,
+                            bool color = false);
 // Workers, jobs and devices of the cluster.
 std::string FormatStatus(const std::vector<client::WorkerInfo>& workers,
-                         const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms);
+                         const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms,
+                         bool color = false);
 std::string JobsJson(const std::vector<client::JobInfo>& jobs);
 std::string StatusJson(const std::vector<client::WorkerInfo>& workers,
                        const std::vector<client::JobInfo>& jobs);
@@ -29,7 +32,11 @@ std::string StepJson(const client::StepMetrics& step);
 std::string LogJson(const std::string& line);  // {"line":".."}
 
 // "SUCCEEDED in 12.3 s", and why when it did not. One line per fact, indented.
-std::string FormatJobEnd(const client::JobInfo& job);
+std::string FormatJobEnd(const client::JobInfo& job, bool color = false);
+
+// The name of a job's or a worker's state in its colour: green is well, red has failed, yellow
+// waits or is mended.
+std::string PaintState(bool color, const std::string& state);
 
 // Of a job that has ended: 0, 4 when it did not fit the cluster, else 1.
 int ExitCodeOfJob(const client::JobInfo& job);
@@ -40,7 +47,9 @@ int ExitCodeOfJob(const client::JobInfo& job);
 // (one line), and "validate step: 10  loss:  8.1000" where a step was validated. tps and tflops are
 // those of the whole job; memory is what the plan takes of the fullest device; mfu is the share of
 // what the job's devices reach together, n/a where that is not known. Other fields that are not
-// known are left out.
+// known are left out, and of a terminal's line those that it has no room for, from the right of
+// step, loss, grad_norm, skipped, tps, eta, lr, mfu, loss_scale, tflops, memory. In float16 a step
+// whose gradients were not finite changed nothing: its grad_norm is "skipped".
 class StepPrinter {
  public:
   struct Options {
@@ -49,6 +58,7 @@ class StepPrinter {
     double flops_per_step = 0;  // 0: unknown
     bool color = false;
     bool json = false;  // every step as a JSON line
+    int width = 0;      // columns of a line; 0: all fields
   };
   explicit StepPrinter(Options options) : options_(options) {}
 
@@ -60,15 +70,27 @@ class StepPrinter {
   }
   // Lines with line ends; "" when nothing is due.
   std::string Add(const client::StepMetrics& step);
+  // What of all steps is to be said at the end: how many were skipped; "" where none was.
+  std::string Summary() const;
 
  private:
+  struct Field {
+    std::string text;
+    const char* color;  // "": none
+    int rank;           // the highest goes first where there is no room
+  };
   std::string Line(const client::StepMetrics& step) const;
   std::string FormatMemory() const;
+  void AddRates(std::vector<Field>& fields) const;
+  void AddScale(std::vector<Field>& fields) const;
 
   Options options_;
   double tokens_ = 0;  // since the last line
   double seconds_ = 0;
   int64_t count_ = 0;
+  int64_t skipped_ = 0;  // since the last line
+  int64_t all_skipped_ = 0;
+  double loss_scale_ = 0;  // of the last step; 0: there is none
   int64_t memory_bytes_ = 0;
   int64_t memory_budget_bytes_ = 0;
   double peak_flops_per_s_ = 0;

@@ -12,10 +12,11 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
+#include "config/foreign_keys.h"
 #include "config/job_config.h"
 #include "config/saved_plan.h"
 #include "ir/text.h"
-#include "planner/plan.h"
+#include "planner/plan_text.h"
 #include "report/plan_axes.h"
 #include "report/plan_diff.h"
 #include "report/plan_explain.h"
@@ -53,11 +54,12 @@ std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& pla
                   planned.prepared.model.summary, report::DescribeDevices(topology));
   std::string reasons = report::FormatSearch(planned.found.found, report::FiguresOf(planned));
   if (planned.found.from_cache) reasons += "found in the cache (--no-plan-cache searches anew)\n";
-  text += planner::FormatPlan(plan, args.programs, reasons);
   const double step_s = planned.forecast.step_s;
   text += report::FormatForecast(planned.forecast);
-  return text + report::FormatSnapshots(
-                    report::SnapshotsOf(plan, topology, planned.prepared.request, step_s), step_s);
+  text += report::FormatSnapshots(
+      report::SnapshotsOf(plan, topology, planned.prepared.request, step_s), step_s);
+  if (args.full) return text + planner::FormatWholePlan(plan, args.programs, reasons);
+  return text + planner::FormatPlan(plan, args.programs, reasons);
 }
 
 Result<std::string> SavedPlanText(const PlanArgs& args, const report::NamedPlan& plan,
@@ -230,6 +232,14 @@ Result<std::string> Picture(const VisualizeArgs& args, bool color) {
 Result<std::string> ConfigText(const ConfigArgs& args) {
   if (args.action == "schema") return config::ConfigSchemaJson();
   if (args.action == "docs") return config::ConfigReferenceMarkdown();
+  if (args.action == "coming-from") {
+    std::string text;
+    for (const config::Origin origin : config::kOrigins) {
+      text += fmt::format("<!-- keys of {} -->\n\n{}\n", config::OriginName(origin),
+                          config::ForeignKeyTable(origin));
+    }
+    return text;
+  }
   if (args.file.empty()) {
     return Fail(InvalidArgument(fmt::format("config {} needs a job file", args.action)));
   }

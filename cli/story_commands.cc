@@ -93,7 +93,7 @@ int PrintStory(const GlobalArgs& global, Body body) {
 
 int RunTimeline(const TimelineArgs& args, const GlobalArgs& global) {
   return PrintStory(global, [&](Client& client) -> Result<std::string> {
-    const bool json = args.out == "json";
+    const bool json = args.out == "json" || (global.json && args.out == "table");
     const bool table = json || args.out == "table" || args.out == "text";
     const StoryForm form = json    ? StoryForm::kTableJson
                            : table ? StoryForm::kTable

@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/os_error.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/follow.h"
@@ -86,11 +91,21 @@ void PrintSubmitted(int64_t id, const ir::JobRequest& request, const std::string
   std::fflush(stdout);  // wrappers read the id from a pipe
 }
 
+// USER@HOST, as far as they are known.
+std::string WhoSubmits() {
+  const char* const user = std::getenv("USER");
+  const passwd* const known = user == nullptr ? ::getpwuid(::getuid()) : nullptr;
+  std::string who = user != nullptr ? user : known != nullptr ? known->pw_name : "";
+  std::array<char, 256> host = {};
+  if (::gethostname(host.data(), host.size() - 1) == 0) who += fmt::format("@{}", host.data());
+  return AsUtf8(who, 256);
+}
+
 // What a watcher of a job does with its updates.
 class Follower {
  public:
-  Follower(const SubmitArgs& args, StepPrinter printer, bool json)
-      : args_(args), printer_(printer), json_(json) {}
+  Follower(const SubmitArgs& args, const JobView::Options& view)
+      : args_(args), view_(SystemClock(), view) {}
 
   // Before the job is submitted: a record that cannot be written must not cost a run.
   Status OpenRecord() {
@@ -109,13 +124,12 @@ class Follower {
     return OsError(errno, fmt::format("cannot empty --record {}", args_.record));
   }
 
+  JobView& view() { return view_; }
+
   void OnUpdate(const client::JobUpdate& update) {
-    if (!json_) PrintEvents(update);
-    printer_.SetPlanned(update.info);
+    if (!record_) return;
     for (const client::StepMetrics& step : update.steps) {
-      const std::string text = printer_.Add(step);
-      if (!args_.quiet) fmt::print("{}", text);
-      if (record_) fmt::print(record_.get(), "{}\n", StepJson(step));
+      fmt::print(record_.get(), "{}\n", StepJson(step));
     }
   }
 
@@ -124,17 +138,8 @@ class Follower {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  void PrintEvents(const client::JobUpdate& update) {
-    for (const std::string& line : update.log_lines) fmt::print(stderr, "  {}\n", OneLine(line));
-    if (update.info.layout.empty() || layout_ == update.info.layout) return;
-    layout_ = update.info.layout;
-    fmt::print("  layout   {}\n", layout_);
-  }
-
   const SubmitArgs& args_;
-  StepPrinter printer_;
-  const bool json_;
-  std::string layout_;
+  JobView view_;
   std::unique_ptr<std::FILE, Close> record_;
 };
 
@@ -145,16 +150,25 @@ Result<int> Send(Client& client, const SubmitArgs& args, const GlobalArgs& globa
   PrintSubmitted(id, request, summary, global.json);
   if (args.no_wait) return kExitOk;
   MW_TRY(follower.StartRecord());
-  return FollowJob(client, {.job_id = id, .timeout_s = args.timeout_s, .json = global.json},
+  const FollowOptions options{.job_id = id,
+                              .timeout_s = args.timeout_s,
+                              .json = global.json,
+                              .color = UseColor(global.color)};
+  return FollowJob(client, options, follower.view(),
                    [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
 }
 
-StepPrinter PrinterOf(const ir::JobRequest& request, const GlobalArgs& global) {
-  return StepPrinter({.steps = request.train.steps,
-                      .log_every = request.train.log_every,
-                      .flops_per_step = FlopsPerStep(request.main().graph),
-                      .color = UseColor(global.color),
-                      .json = global.json});
+JobView::Options ViewOf(const ir::JobRequest& request, const SubmitArgs& args,
+                        const GlobalArgs& global) {
+  return {.steps = {.steps = request.train.steps,
+                    .log_every = request.train.log_every,
+                    .flops_per_step = FlopsPerStep(request.main().graph),
+                    .color = UseColor(global.color),
+                    .json = global.json,
+                    .width = TerminalColumns(STDOUT_FILENO)},
+          .events = !global.json,
+          .step_lines = !args.quiet,
+          .live = !global.json && !args.quiet};
 }
 
 // The job of a checkpoint, which brings its data and its model.
@@ -164,15 +178,16 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_ASSIGN_OR_RETURN(ir::JobRequest request, JobAgain(*resumed, args));
   GoOn(*resumed, args, request);
-  Follower follower(args, PrinterOf(request, global), global.json);
+  Follower follower(args, ViewOf(request, args, global));
   MW_TRY(follower.OpenRecord());
   return Send(*client, args, global, request, "", follower);
 }
 
 Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (given.file.empty()) return SubmitAgain(given, global);
-  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+  MW_ASSIGN_OR_RETURN(config::JobConfig config,
                       config::LoadJobConfig(given.file, given.overrides, given.decisions));
+  if (config.owner.empty()) config.owner = WhoSubmits();
   MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   PrintNotes(config);
@@ -183,7 +198,7 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
   MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
-  Follower follower(args, PrinterOf(prepared.request, global), global.json);
+  Follower follower(args, ViewOf(prepared.request, args, global));
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));

@@ -57,13 +57,13 @@ std::string ExplainUnknown(const CLI::App& app, const std::vector<std::string>& 
     if (!LooksLikeOption(word)) {
       if (command != nullptr) {
         for (const CLI::App* known : command->get_subcommands({})) {
-          if (known->get_name() == word) command = known;
+          if (known->check_name(word)) command = known;
         }
         continue;
       }
       std::vector<std::string> names;
       for (const CLI::App* known : app.get_subcommands({})) {
-        if (known->get_name() == word) command = known;
+        if (known->check_name(word)) command = known;
         names.push_back(known->get_name());
       }
       if (command != nullptr) continue;

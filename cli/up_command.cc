@@ -22,6 +22,7 @@
 #include "cli/daemon.h"
 #include "cli/next_commands.h"
 #include "cli/run_dir.h"
+#include "cli/scratch_check.h"
 #include "data/roots.h"
 
 namespace meshwright::cli {
@@ -68,6 +69,7 @@ class ClusterStarter {
   Result<ClusterState> Run() {
     MW_TRY(
         LoadToken(global_, config::ProcessEnvironment));  // a bad one, before anything is started
+    MW_TRY(CheckScratchDir(args_.memory.scratch_dir));
     MW_ASSIGN_OR_RETURN(worker_binary_, WorkerBinary(args_));
     MW_TRY(MakeDirs(args_.run_dir));
     MW_ASSIGN_OR_RETURN(const UniqueFd lock, LockRunDir(args_.run_dir, 0));

@@ -18,6 +18,7 @@
 #include "cli/daemon.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
+#include "cli/scratch_check.h"
 #include "data/roots.h"
 #include "profile/worker_profile.h"
 #include "worker/agent.h"
@@ -87,6 +88,7 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.transport = args.transport;
   options.memory_bytes = args.memory.device_mib << 20;
   options.host_link_bytes_per_s = args.memory.host_link_mib_per_s << 20;
+  MW_TRY(CheckScratchDir(args.memory.scratch_dir));
   options.scratch = ScratchOf(args.memory);
   options.collective_timeout_ms = args.collective_timeout_s * 1000;
   options.executor_end_ms = args.executor_end_s * 1000;

@@ -37,8 +37,7 @@ export(EXPORT meshwrightTargets NAMESPACE meshwright:: FILE ${PROJECT_BINARY_DIR
 export(EXPORT meshwrightWorkerTargets NAMESPACE meshwright:: FILE ${PROJECT_BINARY_DIR}/meshwrightWorkerTargets.cmake)
 configure_file(cmake/Import.cmake ${PROJECT_BINARY_DIR}/meshwrightImport.cmake COPYONLY)
 
-install(TARGETS meshwright RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+include(cmake/Package.cmake)
 
 configure_package_config_file(cmake/meshwrightConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/meshwrightConfig.cmake

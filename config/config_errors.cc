@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -99,6 +100,21 @@ void ConfigErrors::Add(const Status& status, std::string key, std::string place)
   error.key = std::move(key);
   error.place = std::move(place);
   FillPosition(error);
+}
+
+Status ConfigErrors::Together() const {
+  if (all_.size() < 2) return first_;
+  std::vector<ConfigError> by_line = all_;  // a table of TOML is in the order of its names
+  // Behind the file what is elsewhere, which has no line.
+  const auto line_of = [](const ConfigError& error) {
+    return error.line > 0 ? error.line : std::numeric_limits<int64_t>::max();
+  };
+  std::stable_sort(by_line.begin(), by_line.end(), [&](const ConfigError& a, const ConfigError& b) {
+    return line_of(a) < line_of(b);
+  });
+  std::string text = fmt::format("{} errors:", all_.size());
+  for (const ConfigError& error : by_line) text += "\n  " + error.message;
+  return Status(first_.code(), std::move(text));
 }
 
 void ConfigErrors::Add(const Status& status, const JobConfig& config) {

@@ -394,7 +394,7 @@ JobConfig ParseJobConfig(const ConfigSource& source, ConfigErrors& errors) {
 Result<JobConfig> ParseJobConfig(const ConfigSource& source) {
   ConfigErrors errors;
   JobConfig config = ParseJobConfig(source, errors);
-  MW_TRY(errors.first());
+  MW_TRY(errors.Together());
   return config;
 }
 

@@ -34,6 +34,7 @@ class ConfigErrors;
 struct JobConfig {
   std::string name = "job";
   std::string description;
+  std::string owner;
 
   models::ModelSpec model;
   std::string hf_path;        // folder with config.json, or the file

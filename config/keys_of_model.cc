@@ -29,6 +29,8 @@ const std::string& FlavorDoc() {
 std::vector<ConfigKey> JobAndModelKeys() {
   return {
       {"job", "name", "Name of the job, for people; one line.", MW_AT(name)},
+      {"job", "owner", "Whose it is, for people; default: USER@HOST of who submits it.",
+       MW_AT(owner)},
       {"job", "description", "Free text, kept with the run.", MW_AT(description)},
       {"job", "priority",
        "Jobs of a higher one are placed first; of equals the older one. From -1000 to 1000.",

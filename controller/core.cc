@@ -20,6 +20,7 @@
 #include "controller/core_watch.h"
 #include "controller/core_workers.h"
 #include "controller/mesh_order.h"
+#include "controller/no_such_job.h"
 
 namespace meshwright::controller {
 
@@ -102,13 +103,13 @@ Effects Core::Step(const Event& event, Now now) {
 
 Result<proto::JobInfo> Core::Job(JobId id) const {
   const JobEntry* const job = state_.book.Find(id);
-  if (job == nullptr) return Fail(NotFound(fmt::format("there is no job {}", id.value())));
+  if (job == nullptr) return Fail(NoSuchJob(id));
   return InfoOf(*job, state_.options);
 }
 
 Result<JobStory> Core::Story(JobId id) const {
   const JobEntry* const job = state_.book.Find(id);
-  if (job == nullptr) return Fail(NotFound(fmt::format("there is no job {}", id.value())));
+  if (job == nullptr) return Fail(NoSuchJob(id));
   return StoryOf(*job);
 }
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "controller/no_such_job.h"
+
 namespace meshwright::controller {
 
 ActorTableOptions ActorOptionsOf(const CoreOptions& options) {
@@ -50,7 +52,7 @@ void On(const SpawnActorCall& event, CoreState& core, Context& context) {
     context.Do(std::move(answer));
   };
   if (core.stopping) return refuse(Unavailable("the controller is stopping"));
-  if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return refuse(NoSuchJob(event.job));
   if (job->ended()) {
     return refuse(
         FailedPrecondition(fmt::format("job {} has ended, and its actors with it: {}",

@@ -10,6 +10,7 @@
 #include "controller/core_recovery.h"
 #include "controller/core_runs.h"
 #include "controller/core_snapshots.h"
+#include "controller/no_such_job.h"
 
 namespace meshwright::controller {
 
@@ -185,7 +186,7 @@ void On(const PauseJob& event, CoreState& core, Context& context) {
     context.Do(Reply{event.call, event.job, std::move(status)});
   };
   JobEntry* const job = core.book.Find(event.job);
-  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return reply(NoSuchJob(event.job));
   if (job->record.state == JobState::kPaused) return reply(OkStatus());
   if (Status status = CheckPause(*job, core); !status.ok()) return reply(std::move(status));
   NoteWish(*job, JobWish::kPause, context);
@@ -199,7 +200,7 @@ void On(const ResumeJob& event, CoreState& core, Context& context) {
     context.Do(Reply{event.call, event.job, std::move(status)});
   };
   JobEntry* const job = core.book.Find(event.job);
-  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return reply(NoSuchJob(event.job));
   if (job->run && job->run->HaltsFor(HaltFor::kPause) && !job->run->halt()->behind_save) {
     reply(OkStatus());
     return GiveUpHalt(*job, "resumed by the user", core, context);
@@ -225,7 +226,7 @@ void On(const SaveJob& event, CoreState& core, Context& context) {
     context.Do(Reply{event.call, event.job, std::move(status)});
   };
   JobEntry* const job = core.book.Find(event.job);
-  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return reply(NoSuchJob(event.job));
   if (job->ended()) {
     return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
                                                 proto::JobStateName(job->record.state))));

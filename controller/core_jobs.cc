@@ -8,6 +8,7 @@
 #include "controller/core_halts.h"
 #include "controller/core_restart.h"
 #include "controller/core_runs.h"
+#include "controller/no_such_job.h"
 
 namespace meshwright::controller {
 
@@ -61,7 +62,7 @@ void On(const CancelJob& event, CoreState& core, Context& context) {
     context.Do(Reply{event.call, event.job, std::move(status)});
   };
   JobEntry* const job = core.book.Find(event.job);
-  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return reply(NoSuchJob(event.job));
   if (job->record.state == JobState::kCancelled) return reply(OkStatus());
   if (job->ended()) {
     return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 
+#include "controller/no_such_job.h"
+
 namespace meshwright::controller {
 namespace {
 
@@ -19,7 +21,7 @@ void On(const RecordSteps& event, CoreState& core, Context& context) {
     context.Do(Reply{event.call, event.job, std::move(status)});
   };
   JobEntry* const job = core.book.Find(event.job);
-  if (job == nullptr) return reply(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return reply(NoSuchJob(event.job));
   if (job->ended()) {
     return reply(FailedPrecondition(fmt::format("job {} has already ended: {}", job->record.id,
                                                 proto::JobStateName(job->record.state))));

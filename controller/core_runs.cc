@@ -22,6 +22,7 @@
 #include "controller/last_save.h"
 #include "controller/mesh_order.h"
 #include "controller/preemption.h"
+#include "ir/parallel_pins.h"
 
 namespace meshwright::controller {
 
@@ -407,6 +408,21 @@ void PlaceJobs(CoreState& core, Context& context) {
   PreemptForHead(core, context);
 }
 
+namespace {
+
+// "parallel.expert is 2" as an error about the key that sets it.
+Status InWordsOfJobFiles(const Status& why) {
+  constexpr std::string_view kParallel = "parallel.";
+  const std::string_view field = why.field();
+  if (!field.starts_with(kParallel)) return why;
+  for (const ir::Pin& pin : ir::Pins()) {
+    if (field.substr(kParallel.size()) == pin.name) return why.WithFieldCalled(pin.key);
+  }
+  return why;
+}
+
+}  // namespace
+
 void On(const PlanFinished& event, CoreState& core, Context& context) {
   JobEntry* const job = core.book.Find(event.job);
   const bool current =
@@ -414,7 +430,7 @@ void On(const PlanFinished& event, CoreState& core, Context& context) {
   if (!current) return;  // cancelled, or placed anew meanwhile
   core.queue.EndTry(*job);
   if (!event.plan.has_value()) {
-    const Status& why = event.plan.error();
+    const Status why = InWordsOfJobFiles(event.plan.error());
     const RuntimeError error = event.misfit
                                    ? MakeError(ErrorKind::kInfeasible, why.WithBlame(Blame::kUser))
                                    : MakeError(ErrorKind::kPlanFailed, why);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "controller/client_asks.h"
+#include "controller/no_such_job.h"
 
 namespace meshwright::controller {
 
@@ -54,7 +55,7 @@ void JobClients::Attach(const AttachClient& event, const JobEntry* job, Context&
   const auto refuse = [&](Status status) {
     context.Do(CloseClient{event.client, std::move(status)});
   };
-  if (job == nullptr) return refuse(NotFound(fmt::format("there is no job {}", event.job.value())));
+  if (job == nullptr) return refuse(NoSuchJob(event.job));
   if (job->ended()) return AttachToEnded(event, *job, context);
   Desk& desk = desks_[event.job];
   if (event.again && !desk.clients.Knows(event.session)) return refuse(GivenUp(job->record.id));

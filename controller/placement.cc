@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ir/parallel_pins.h"
 #include "mesh/device_order.h"
 #include "planner/layout.h"
 #include "planner/resolve_layout.h"
@@ -89,6 +90,20 @@ std::string DegreesText(const ir::ParallelSpec& parallel) {
                      text(parallel.tensor), text(parallel.pipeline));
 }
 
+// " (pinned by parallelism.tensor_parallel_degree = 4)": the degrees above 1, as job files call
+// them; "" where there is none.
+std::string PinsText(const ir::ParallelSpec& parallel) {
+  std::string text;
+  for (const ir::Pin& pin : ir::Pins()) {
+    const auto* const member = std::get_if<int64_t ir::ParallelSpec::*>(&pin.member);
+    const bool is_degree = std::string_view(pin.key).ends_with("_degree") && pin.of_layout;
+    const bool counts = is_degree && !std::string_view(pin.name).starts_with("zero");
+    if (!counts || member == nullptr || parallel.**member <= 1) continue;
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", pin.key, parallel.**member);
+  }
+  return text.empty() ? "" : fmt::format(" (pinned by {})", text);
+}
+
 std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, int64_t has) {
   const int64_t replica = ReplicaOf(parallel);
   std::string fix = "add workers";
@@ -99,8 +114,8 @@ std::string InfeasibleText(const ir::ParallelSpec& parallel, const Need& need, i
   } else {
     fix += fmt::format(", or lower tensor x pipeline (= {}) to at most {}", replica, has);
   }
-  return fmt::format("{} needs {} devices, the cluster has {}; {}", DegreesText(parallel),
-                     need.least, has, fix);
+  return fmt::format("{} needs {} devices, the cluster has {}; {}{}", DegreesText(parallel),
+                     need.least, has, fix, PinsText(parallel));
 }
 
 }  // namespace

@@ -55,6 +55,8 @@ class UpdateAppender {
     std::vector<ValueId> clip = builder_.Add(Op::kClipMultiplier, {SumOfSquares(), divisor},
                                              {{"max_norm", spec_.max_norm}});
     MW_CHECK(clip.size() == 2) << "clip_multiplier gives a multiplier and a norm";
+    // What reads the scale stands before what renews it, in place.
+    const ValueId loss_scale = scales ? WholeLossScale(builder_) : ValueId();
     if (scales) {
       clip[0] = RenewLossScale(builder_, clip[0], clip[1]);
       skips_.Set(kSkipsAttr, int64_t{1});
@@ -72,6 +74,7 @@ class UpdateAppender {
     builder_.SetOutput("grad_norm", clip[1]);
     builder_.SetOutput("lr", rate);
     builder_.SetOutput("tokens", count);
+    if (scales) builder_.SetOutput(kLossScaleOutput, loss_scale);
     return builder_.Finish();
   }
 

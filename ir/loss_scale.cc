@@ -12,6 +12,7 @@ constexpr double kMostNorm = 1e38;  // of what counts as finite
 constexpr double kLeastShare = 1e-12;
 constexpr const char* kWindowAttr = "window";
 constexpr const char* kFirstAttr = "first";
+constexpr const char* kOfMeanAttr = "of_mean";
 
 const TensorType kScalar{DType::kF32, {}};
 
@@ -45,6 +46,7 @@ Result<Graph> ScaleLoss(const Graph& loss, const LossScale& scale) {
                                         {"init", std::string("ones")},
                                         {"state", int64_t{1}},
                                         {kFirstAttr, first},
+                                        {kOfMeanAttr, scale.first},
                                         {kWindowAttr, scale.window}},
                                        {kScalar});
   const ValueId whole = builder.AddOne(Op::kScale, {share}, {{"factor", first}});
@@ -53,6 +55,13 @@ Result<Graph> ScaleLoss(const Graph& loss, const LossScale& scale) {
 }
 
 bool HasLossScale(const Graph& graph) { return StateNode(graph, kLossScaleState) != nullptr; }
+
+ValueId WholeLossScale(Builder& builder) {
+  const Node* const state = StateNode(builder.graph(), kLossScaleState);
+  MW_CHECK(state != nullptr) << "no loss scale to give out";
+  const double of_mean = state->attrs.Real(kOfMeanAttr);
+  return builder.AddOne(Op::kScale, {state->outputs[0]}, {{"factor", of_mean}});
+}
 
 ValueId ScaledCount(Builder& builder, ValueId count) {
   const Node* const state = StateNode(builder.graph(), kLossScaleState);

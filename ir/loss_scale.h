@@ -23,6 +23,8 @@ inline constexpr const char* kLossScaleState = "opt.loss_scale";
 inline constexpr const char* kFiniteStepsState = "opt.finite_steps";
 // What Differentiate takes for the objective where it is there, instead of "loss_sum".
 inline constexpr const char* kScaledLossOutput = "loss_scaled";
+// The scale of a step, as the step gives it out.
+inline constexpr const char* kLossScaleOutput = "loss_scale";
 // Of an optimizer's node: with a multiplier of 0 it leaves all as it is.
 inline constexpr const char* kSkipsAttr = "skips";
 
@@ -37,6 +39,8 @@ Result<Graph> ScaleLoss(const Graph& loss, const LossScale& scale);
 
 // Whether ScaleLoss made the graph.
 bool HasLossScale(const Graph& graph);
+// Appends the scale of this step, as LossScale::first counts it.
+ValueId WholeLossScale(Builder& builder);
 // Appends what gradients are divided by beside `count`: count times the scale.
 ValueId ScaledCount(Builder& builder, ValueId count);
 

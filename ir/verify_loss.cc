@@ -119,7 +119,7 @@ class LossVerifier {
 
   Status CheckOutputNames() const {
     for (const NamedValue& output : loss_.outputs) {
-      static const std::set<std::string> kOwn = {"loss", "grad_norm", "lr", "tokens"};
+      static const std::set<std::string> kOwn = {"loss", "grad_norm", "lr", "tokens", "loss_scale"};
       const bool taken = kOwn.contains(output.name) || output.name.starts_with("grad/") ||
                          output.name.starts_with("update/");
       if (!taken) continue;

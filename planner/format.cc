@@ -3,7 +3,7 @@
 #include <string>
 
 #include "ir/text.h"
-#include "planner/plan.h"
+#include "planner/plan_text.h"
 #include "planner/schedule.h"
 #include "planner/vocabulary_schedule.h"
 #include "planner/zero_levels.h"
@@ -35,14 +35,17 @@ std::string StageTable(const Plan& plan) {
   return text;
 }
 
-std::string ParamTable(const Plan& plan) {
+std::string ParamTable(const std::vector<ParamRow>& rows) {
   size_t width = 10;
-  for (const ParamInfo& param : plan.params) width = std::max(width, param.name.size());
-  std::string text = fmt::format("{:<{}}  {:<8} {}\n", "PARAM", width, "STAGES", "SHARDING");
-  for (const ParamInfo& param : plan.params) {
-    text += fmt::format("{:<{}}  {:<8} {}\n", param.name, width,
-                        fmt::format("{}", fmt::join(param.stages, ",")),
-                        mesh::FormatSharding(param.type, param.sharding));
+  size_t stages = 6;
+  for (const ParamRow& row : rows) {
+    width = std::max(width, row.name.size());
+    stages = std::max(stages, row.stages.size());
+  }
+  std::string text =
+      fmt::format("{:<{}}  {:<{}}  {}\n", "PARAM", width, "STAGES", stages, "SHARDING");
+  for (const ParamRow& row : rows) {
+    text += fmt::format("{:<{}}  {:<{}}  {}\n", row.name, width, row.stages, stages, row.sharding);
   }
   return text;
 }
@@ -118,20 +121,39 @@ std::string ZeroText(const Plan& plan) {
   return levels.empty() ? "" : fmt::format("Split over replicas: {}.\n", levels);
 }
 
+std::string Orders(const Plan& plan) {
+  std::string text;
+  const auto schedule = MakeStepSchedule(plan.layout, /*backward=*/true);
+  if (!schedule.has_value() || plan.layout.pipeline <= 1) return text;
+  for (size_t i = 0; i < schedule->size(); ++i) {
+    text += fmt::format("{}stage {}: {}\n", i == 0 ? "\n" : "", i, FormatSchedule((*schedule)[i]));
+  }
+  return text;
+}
+
+std::string PlanText(const Plan& plan, const std::string& reasons, const std::string& params) {
+  std::string text = fmt::format("plan: {}\n{}\n{}\n{}\n{}{}", plan.layout.ToString(), reasons,
+                                 StageTable(plan), params, MemoryTable(plan), ZeroText(plan));
+  for (const ir::Space far : {ir::Space::kHost, ir::Space::kDisk}) text += FarMemoryText(plan, far);
+  return text;
+}
+
+std::string NoteLines(const Plan& plan) {
+  std::string text;
+  for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
+  return text;
+}
+
 }  // namespace
 
 std::string FormatPlan(const Plan& plan, bool with_programs, const std::string& reasons) {
+  if (with_programs) return FormatWholePlan(plan, with_programs, reasons);
+  return PlanText(plan, reasons, ParamTable(FoldedParamRows(plan))) + NoteLines(plan);
+}
+
+std::string FormatWholePlan(const Plan& plan, bool with_programs, const std::string& reasons) {
   std::string text =
-      fmt::format("plan: {}\n{}\n{}\n{}\n{}{}", plan.layout.ToString(), reasons, StageTable(plan),
-                  ParamTable(plan), MemoryTable(plan), ZeroText(plan));
-  for (const ir::Space far : {ir::Space::kHost, ir::Space::kDisk}) text += FarMemoryText(plan, far);
-  const auto schedule = MakeStepSchedule(plan.layout, /*backward=*/true);
-  if (schedule.has_value() && plan.layout.pipeline > 1) {
-    text += "\n";
-    for (size_t i = 0; i < schedule->size(); ++i)
-      text += fmt::format("stage {}: {}\n", i, FormatSchedule((*schedule)[i]));
-  }
-  for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
+      PlanText(plan, reasons, ParamTable(ParamRows(plan))) + Orders(plan) + NoteLines(plan);
   if (!with_programs) return text;
   for (const auto& [name, programs] : plan.programs) {
     for (const ir::Program& program : programs)

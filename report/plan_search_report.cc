@@ -12,7 +12,7 @@
 namespace meshwright::report {
 namespace {
 
-constexpr size_t kMostAlternatives = 8;
+constexpr size_t kMostAlternatives = 5;
 constexpr int64_t kQuietMs = 1000;  // searches that are shorter show nothing
 constexpr int64_t kRedrawMs = 100;
 

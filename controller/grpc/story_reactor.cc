@@ -31,7 +31,7 @@ StoryForm FormOf(v1::StoryForm form) {
 class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::StoryChunk> {
  public:
   StoryReactor(grpc::CallbackServerContext& context, const CallParts& parts)
-      : story_(parts.story), timer_(parts.metrics, "job", "story") {
+      : loop_(parts.loop), story_(parts.story), timer_(parts.metrics, "job", "story") {
     if (const Status status = CheckCall(context, parts.token); !status.ok()) {
       End(status);
       return;
@@ -49,6 +49,18 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
           "`meshwright controller`"));
     }
     // The reactor stays until it has finished, which it does not before the answer.
+    loop_->Get(request_.job_id(), [this](const auto& job) {
+      if (!job.has_value()) return End(job.error());
+      Ask();
+    });
+  }
+
+  void OnWriteDone(bool ok) override { ok ? WriteNext() : End(OkStatus()); }
+
+  void OnDone() override { delete this; }
+
+ private:
+  void Ask() {
     story_->Ask({JobId(request_.job_id()),
                  {request_.steps().first(), request_.steps().count()},
                  FormOf(request_.form())},
@@ -59,11 +71,6 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
                 });
   }
 
-  void OnWriteDone(bool ok) override { ok ? WriteNext() : End(OkStatus()); }
-
-  void OnDone() override { delete this; }
-
- private:
   void WriteNext() {
     if (sent_ == text_.size()) return End(OkStatus());
     const size_t bytes = std::min(kChunkBytes, text_.size() - sent_);
@@ -74,6 +81,7 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
 
   void End(const Status& status) { this->Finish(timer_.Done(status)); }
 
+  ControlLoop* const loop_;
   RunStory* const story_;
   const CallTimer timer_;
   std::unique_ptr<CallDeadlines::Watch> watch_;

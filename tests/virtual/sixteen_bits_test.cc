@@ -2,6 +2,7 @@
 // its loss scale.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,6 +36,7 @@ ir::JobRequest HalfJob(const std::string& family, ir::DType compute) {
 struct SixteenBitRun {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<double> scales;  // of float16
   std::map<std::string, LogicalTensor> tensors;
 };
 
@@ -50,6 +52,8 @@ Result<SixteenBitRun> Train(const ir::JobRequest& job, int devices, int steps) {
   for (const worker::StepReport& report : reports) {
     trained.losses.push_back(report.values.at("loss"));
     trained.norms.push_back(report.values.at("grad_norm"));
+    const auto scale = report.values.find(ir::kLossScaleOutput);
+    if (scale != report.values.end()) trained.scales.push_back(scale->second);
   }
   MW_ASSIGN_OR_RETURN(trained.tensors, cluster->Gather());
   return trained;
@@ -117,6 +121,7 @@ TEST(LossScale, F16TrainsAsF32OnEveryLayout) {
       EXPECT_NEAR(half->losses[i], full->losses[i], 2e-3) << of.layout.ToString();
       EXPECT_NEAR(half->norms[i] / full->norms[i], 1, 1e-2) << of.layout.ToString();
     }
+    EXPECT_EQ(half->scales, (std::vector<double>{1024, 1024, 1024, 2048})) << "as it was read";
     EXPECT_EQ(Scalar(*half, ir::kLossScaleState), 2) << "three finite steps double it";
     EXPECT_EQ(Scalar(*half, ir::kFiniteStepsState), 1) << of.layout.ToString();
     if (kSanitizedBuild) break;
@@ -141,6 +146,9 @@ TEST(LossScale, AStepThatOverflowsChangesNothingAndHalvesTheScale) {
     const auto many = Train(here, of.layout.devices(), 16);
     ASSERT_TRUE(many.has_value()) << many.error();
     EXPECT_LT(Scalar(*many, ir::kLossScaleState), 0.5);
+    ASSERT_EQ(many->scales.size(), 16u);
+    EXPECT_EQ(many->scales[1], 0.5e10);
+    EXPECT_FALSE(std::isfinite(many->norms[0])) << "which says that the step was skipped";
     EXPECT_GT(Scalar(*many, ir::kFiniteStepsState), 0) << "it never fell far enough";
     EXPECT_NE(many->tensors.at("transformer.h.0.ln_1.weight").values,
               none->tensors.at("transformer.h.0.ln_1.weight").values);

@@ -26,6 +26,56 @@ TEST(Args, SubmitTakesOverridesInBothForms) {
   EXPECT_TRUE(submit.no_wait);
 }
 
+TEST(Args, HelpOfACommandIsItsHelp) {
+  const ParsedArgs help = ParseArgs({"help", "submit"});
+  EXPECT_EQ(help.exit_code, kExitOk);
+  EXPECT_EQ(help.text, ParseArgs({"submit", "--help"}).text);
+  EXPECT_EQ(ParseArgs({"help", "worker", "drain"}).text,
+            ParseArgs({"worker", "drain", "--help"}).text);
+  EXPECT_EQ(ParseArgs({"help"}).text, ParseArgs({"--help"}).text);
+  const ParsedArgs unknown = ParseArgs({"help", "submitt"});
+  EXPECT_EQ(unknown.exit_code, kExitUsage);
+  EXPECT_NE(unknown.text.find("did you mean 'submit'?"), std::string::npos) << unknown.text;
+}
+
+TEST(Args, TheManualPageHasAllCommandsAndNoStrayRequests) {
+  const ParsedArgs page = ParseArgs({"__man"});
+  EXPECT_EQ(page.exit_code, kExitOk);
+  for (const char* part : {".TH MESHWRIGHT 1", ".SS \"meshwright submit\"",
+                           ".SS \"meshwright worker drain\"", "\\fB\\-\\-resume\\fR"}) {
+    EXPECT_NE(page.text.find(part), std::string::npos) << part;
+  }
+  for (size_t at = page.text.find("\n."); at != std::string::npos;
+       at = page.text.find("\n.", at + 1)) {
+    const std::string request = page.text.substr(at + 1, 3);
+    EXPECT_TRUE(request == ".TH" || request == ".SH" || request == ".SS" || request == ".TP" ||
+                request == ".B ")
+        << request;
+  }
+}
+
+TEST(Args, EvalIsEvaluateWithOrWithoutData) {
+  for (const char* name : {"evaluate", "eval"}) {
+    const auto of_job = Parse<EvaluateArgs>({name, "3", "--batches", "4"});
+    EXPECT_EQ(of_job.id, 3);
+    EXPECT_EQ(of_job.batches, 4);
+    const auto on_data = Parse<EvaluateArgs>({name, "folder", "--data", "d.jsonl", "--limit", "5"});
+    EXPECT_EQ(on_data.eval.model, "folder");
+    EXPECT_EQ(on_data.eval.limit, 5);
+    const ParsedArgs folder = ParseArgs({name, "folder"});
+    EXPECT_EQ(folder.exit_code, kExitUsage);
+    EXPECT_NE(folder.text.find("--data"), std::string::npos) << folder.text;
+    EXPECT_EQ(ParseArgs({name, "3", "--data", "d", "--batches", "4"}).exit_code, kExitUsage);
+  }
+}
+
+TEST(Args, TheGlobalFormatHoldsForTimelineToo) {
+  const ParsedArgs parsed = ParseArgs({"-o", "json", "timeline", "3"});
+  ASSERT_TRUE(parsed.invocation) << parsed.text;
+  EXPECT_TRUE(parsed.invocation->global.json);
+  EXPECT_EQ(Parse<DescribeArgs>({"describe", "3", "--events", "0"}).events, 0);
+}
+
 TEST(Args, ShortOverridesAreRefusedWhereThereIsNoJobFile) {
   EXPECT_EQ(ParseArgs({"jobs", "--training.steps=5"}).exit_code, kExitUsage);
 }

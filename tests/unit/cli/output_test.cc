@@ -39,6 +39,43 @@ TEST(StepPrinter, PrintsTorchTitansFieldsInTheirOrder) {
   EXPECT_THAT(printer.Add(Step(4, 8)), HasSubstr("  tflops: 4.0000  mfu: 25.0%  lr:"));
 }
 
+TEST(StepPrinter, ATerminalsLineLeavesOutWhatItHasNoRoomFor) {
+  const auto line = [](int width) {
+    StepPrinter printer({.steps = 600, .log_every = 1, .flops_per_step = 2e12, .width = width});
+    client::JobInfo job;
+    job.device_memory_bytes = int64_t{3} << 29;
+    job.device_budget_bytes = int64_t{100} << 30;
+    printer.SetPlanned(job);
+    return printer.Add(Step(269, 8.04));
+  };
+  EXPECT_EQ(line(80),
+            "step:  270  loss:   8.0400  grad_norm:   1.5000  tps:   2,000  eta: 2m45s\n");
+  for (int width = 1; width < 140; ++width) {
+    const size_t columns = line(width).size() - 1;
+    EXPECT_TRUE(columns <= static_cast<size_t>(width) || line(width) == "step:  270\n") << width;
+  }
+  EXPECT_EQ(line(140), line(0)) << "all fit";
+  EXPECT_NE(line(0).find("memory: 1.50GiB"), std::string::npos);
+}
+
+TEST(StepPrinter, SaysWhichStepsOfFloat16WereSkipped) {
+  StepPrinter printer({.steps = 0, .log_every = 2});
+  client::StepMetrics step = Step(0, 5);
+  step.values["loss_scale"] = 65536;
+  EXPECT_EQ(printer.Summary(), "");
+  EXPECT_NE(printer.Add(step).find("  lr: 3.00e-04  loss_scale: 65536\n"), std::string::npos);
+  step.step = 2;
+  step.grad_norm = std::nan("");
+  EXPECT_EQ(printer.Add(step), "");
+  step.step = 3;
+  step.values["loss_scale"] = 32768;
+  const std::string line = printer.Add(step);
+  EXPECT_NE(line.find("grad_norm:  skipped  "), std::string::npos) << line;
+  EXPECT_NE(line.find("  skipped: 2  loss_scale: 32768\n"), std::string::npos) << line;
+  EXPECT_EQ(printer.Summary(),
+            "  skipped  2 steps whose gradients were beyond float16; the loss scale is 32768 now\n");
+}
+
 TEST(StepPrinter, SmallJobsStillUseSomeMemory) {
   const auto memory = [](int64_t bytes, int64_t budget_bytes) {
     StepPrinter printer({.steps = 1});
@@ -169,6 +206,17 @@ TEST(Status, SaysWhatIsWrongWithAJobThatRuns) {
   EXPECT_NE(text.find("\njob 3: rank 2 takes 1.10 times as long"), std::string::npos) << text;
   job.state = client::JobState::kQueued;
   EXPECT_EQ(FormatStatus({}, {job}, 70'000).find("job 3:"), std::string::npos);
+}
+
+TEST(Jobs, StatesAreColouredAndNothingElse) {
+  client::JobInfo job = Job();
+  job.name = "FAILED";
+  EXPECT_EQ(FormatJobsTable({job}, 70'000, true),
+            "ID  NAME    STATE   STEP  LOSS    AGE    RUNTIME  REASON\n"
+            "3   FAILED  \x1b[31mFAILED\x1b[0m  4/10  2.5000  1m09s  1m00s    WorkerLost\n");
+  EXPECT_NE(FormatJobEnd(job, true).find("\x1b[31mFAILED\x1b[0m after"), std::string::npos);
+  EXPECT_EQ(PaintState(false, "READY"), "READY");
+  EXPECT_EQ(PaintState(true, "CORDONED"), "\x1b[33mCORDONED\x1b[0m");
 }
 
 TEST(Jobs, TableAndJsonCarryTheSameJob) {

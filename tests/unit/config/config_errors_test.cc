@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text.h"
+#include "config/config_keys.h"
 #include "config/job_config.h"
 
 namespace meshwright::config {
@@ -57,6 +59,17 @@ TEST(ConfigErrors, WhatKeysSayTogetherIsFoundAtOnceToo) {
                                             "lr_scheduler.min_lr"}));
   EXPECT_EQ(errors.all()[2].line, 9);
   EXPECT_EQ(errors.all()[2].place, "job.toml:9:10");
+}
+
+TEST(ConfigErrors, TogetherTheyAreALineEach) {
+  EXPECT_EQ(ErrorsOf("[training]\nstepz = 3\n[modl]\n").Together().message(),
+            "2 errors:\n"
+            "  job.toml:2:1: unknown key 'stepz' in [training] (did you mean 'steps'?)\n"
+            "  job.toml:3:2: unknown section [modl] (did you mean 'model'?); known: " +
+                Join(SectionNames(), ", "));
+  const ConfigErrors one = ErrorsOf("[training]\nstepz = 3\n");
+  EXPECT_EQ(one.Together().message(), one.first().message());
+  EXPECT_TRUE(ErrorsOf("").Together().ok());
 }
 
 TEST(ConfigErrors, NoneOfAFileThatIsRight) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <regex>
+
+#include "base/file.h"
 #include "config/config_keys.h"
 #include "config/job_config.h"
 
@@ -28,7 +32,7 @@ TEST(ForeignKeyHint, TorchTitansCommonestKeysDoNotLeadAstray) {
               AllOf(HasSubstr("unknown key 'initial_load_in_hf' in [checkpoint]"),
                     HasSubstr("leave it out"), Not(HasSubstr("belongs to"))));
   EXPECT_THAT(Error("parallelism.fsdp_reshard_after_forward=always"), HasSubstr("zero_stage"));
-  EXPECT_THAT(Error("profiling.enable_profiling=true"), HasSubstr("there is no profiler yet"));
+  EXPECT_THAT(Error("profiling.enable_profiling=true"), HasSubstr("meshwright timeline"));
 }
 
 TEST(ForeignKeyHint, ValuesOfTorchTitanThatAreNotHereSayWhatIs) {
@@ -43,7 +47,7 @@ TEST(ForeignKeyHint, SynonymsOfOthersNameTheKeyThatIsMeant) {
   EXPECT_THAT(Error("training.grad_accum_steps=4"),
               HasSubstr("training.gradient_accumulation_steps"));
   EXPECT_THAT(Error("parallelism.gradient_accumulation_steps=4"),
-              HasSubstr("it belongs to [training]"));
+              HasSubstr("write training.gradient_accumulation_steps"));
   EXPECT_THAT(Error("lora.r=8"), HasSubstr("write lora.rank"));
   EXPECT_THAT(Error("peft.lora_alpha=8"), HasSubstr("section [lora]"));
   EXPECT_THAT(Error("training.per_device_train_batch_size=4"),
@@ -54,6 +58,43 @@ TEST(ForeignKeyHint, SynonymsOfOthersNameTheKeyThatIsMeant) {
 TEST(ForeignKeyHint, NamesOneSectionOrNone) {
   EXPECT_THAT(Error("model.momentum=1"), HasSubstr("it belongs to [optimizer]"));
   EXPECT_THAT(Error("training.name=1"), Not(HasSubstr("belongs to"))) << "three sections have it";
+}
+
+TEST(ForeignKeyHint, OthersNamesAreKnownAsTheyWriteThem) {
+  EXPECT_THAT(Error("parallelism.tensor-model-parallel-size=4"),
+              HasSubstr("write parallelism.tensor_parallel_degree"));
+  EXPECT_THAT(Error("zero_optimization.stage=2"),
+              AllOf(HasSubstr("unknown section [zero_optimization]"),
+                    HasSubstr("write parallelism.zero_stage")));
+  EXPECT_THAT(Error("training.lr=1"), HasSubstr("write optimizer.lr"));
+  EXPECT_THAT(Error("training.num_epochs=1"), HasSubstr("write training.steps"));
+}
+
+// Every "section.name" in a hint whose section there is.
+TEST(ForeignKeys, HintsNameKeysThatThereAre) {
+  const std::vector<std::string> sections = SectionNames();
+  for (const ForeignKey& key : ForeignKeys()) {
+    const std::string hint(key.hint);
+    const std::regex word("([a-z_]+)\\.([a-z_0-9]+)");
+    for (std::sregex_iterator it(hint.begin(), hint.end(), word), end; it != end; ++it) {
+      const std::string section = (*it)[1];
+      const bool known = std::find(sections.begin(), sections.end(), section) != sections.end();
+      if (!known || it->str() == "metrics.jsonl") continue;
+      EXPECT_NE(FindKey(section, (*it)[2].str()), nullptr) << hint;
+    }
+  }
+}
+
+// The page is made of text by hand, and of a table from here behind each mark.
+TEST(ForeignKeys, ThePageComingFromHasTheTables) {
+  const std::string page =
+      ReadFile(std::string(MESHWRIGHT_SOURCE_DIR) + "/docs/coming-from.md").value_or("");
+  for (const Origin origin : kOrigins) {
+    const std::string table = ForeignKeyTable(origin);
+    const std::string mark = "<!-- keys of " + std::string(OriginName(origin)) + " -->\n\n";
+    EXPECT_NE(page.find(mark + table), std::string::npos)
+        << "docs/coming-from.md does not have this behind " << mark << table;
+  }
 }
 
 TEST(ForeignKeyHint, NoKeyOfOursIsForeign) {

@@ -130,6 +130,8 @@ TEST(Core, FailsAJobThatCanNeverFitAndSaysWhatWould) {
   EXPECT_EQ(info.state, JobState::kFailed);
   EXPECT_EQ(info.reason, "Infeasible");
   EXPECT_THAT(info.message, HasSubstr("needs 8 devices, the cluster has 4"));
+  EXPECT_THAT(info.message, HasSubstr("(pinned by parallelism.tensor_parallel_degree = 2, "
+                                      "parallelism.data_parallel_replicate_degree = 4)"));
   EXPECT_THAT(info.message, HasSubstr("data <= 2"));
 }
 
