@@ -10,6 +10,7 @@
 #include "cli/connect.h"
 #include "cli/dry_run_args.h"
 #include "cli/job_args.h"
+#include "cli/observe_args.h"
 #include "cli/tokenizer_args.h"
 #include "cli/unknown_word.h"
 
@@ -58,6 +59,8 @@ struct Storage {
   WaitArgs wait;
   TimelineArgs timeline;
   WhyArgs why;
+  DebugArgs debug;
+  DoctorArgs doctor;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VerifyArgs verify;
@@ -276,6 +279,7 @@ void AddWorker(CLI::App& app, Storage& s) {
       ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
       ->capture_default_str();
   AddWorkerLimits(*worker, s.worker);
+  AddWorkerLog(*worker, s.worker);
   AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
       ->group("");
@@ -366,6 +370,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "wait") return s.wait;
   if (name == "timeline") return s.timeline;
   if (name == "why") return s.why;
+  if (name == "debug") return s.debug;
+  if (name == "doctor") return s.doctor;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
   if (name == "verify") return s.verify;
@@ -391,6 +397,7 @@ void AddGlobal(CLI::App& app, Storage& s) {
   app.add_option("--log-level", s.global.log_level, "Of the servers")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
+  AddLogFormat(app, s.global);
   app.add_option("-o,--output", s.format, "Format of results")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
@@ -424,7 +431,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
       "up",       "status",     "submit",    "jobs",    "logs",    "wait",     "cancel",
       "plan",     "verify",     "pause",     "resume",  "predict", "generate", "eval",
-      "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
+      "evaluate", "checkpoint", "tokenizer", "adapter", "why",    "debug",    "doctor"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -443,6 +450,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
     }
   }
   if (command == "submit") return CheckSubmit(s.submit);
+  if (command == "logs") return CheckLogs(s.logs);
   return command == "plan" ? CheckPlan(s.plan, json) : "";
 }
 
@@ -474,8 +482,11 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddGlobal(app, storage);
   AddCluster(app, storage);
   AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval,
-                storage.evaluate, storage.checkpoint, storage.logs, storage.cancel, storage.pause,
+                storage.evaluate, storage.checkpoint, storage.cancel, storage.pause,
                 storage.resume, storage.wait, storage.timeline, storage.why});
+  AddLogs(app, storage.logs);
+  AddDebug(app, storage.debug);
+  AddDoctor(app, storage.doctor);
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

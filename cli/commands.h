@@ -27,6 +27,10 @@ int RunResume(const ResumeArgs& args, const GlobalArgs& global);
 int RunWait(const WaitArgs& args, const GlobalArgs& global);
 int RunTimeline(const TimelineArgs& args, const GlobalArgs& global);
 int RunWhy(const WhyArgs& args, const GlobalArgs& global);
+int RunDebugHang(const DebugArgs& args, const GlobalArgs& global);
+// Logs of workers.
+int RunWorkerLogs(const LogsArgs& args, const GlobalArgs& global);
+int RunDoctor(const DoctorArgs& args, const GlobalArgs& global);
 int RunStatus(const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);

@@ -25,7 +25,6 @@ struct JobCommands {
   EvalArgs& eval;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
-  LogsArgs& logs;
   CancelArgs& cancel;
   PauseArgs& pause;
   ResumeArgs& resume;
@@ -33,7 +32,7 @@ struct JobCommands {
   TimelineArgs& timeline;
   WhyArgs& why;
 };
-// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, logs, cancel, pause, resume,
+// submit, predict, generate, chat, eval, evaluate, checkpoint, jobs, cancel, pause, resume,
 // wait, timeline, why.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 

@@ -117,6 +117,7 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
     *wire.add_checkpoint_roots() = Encode(root);
   }
   wire.set_note(info.note);
+  wire.set_version(info.version);
   return wire;
 }
 
@@ -141,6 +142,7 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
     info.checkpoint_roots.push_back(Decode(root));
   }
   info.note = wire.note();
+  info.version = wire.version();
   return info;
 }
 

@@ -17,6 +17,7 @@
 #include "proto/actor_messages.h"
 #include "proto/errors.h"
 #include "proto/launch_done.h"
+#include "proto/log_messages.h"
 #include "proto/mesh_marks.h"
 #include "proto/resume_messages.h"
 #include "proto/state_messages.h"
@@ -56,6 +57,7 @@ struct Register {
   std::vector<std::string> actor_types = {};  // of host actors that its binary has
   std::vector<ir::DataRoot> checkpoint_roots = {};
   std::vector<HeldMesh> meshes = {};
+  bool keeps_log = false;  // it answers FetchLog
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -107,7 +109,8 @@ struct Leave {
 };
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
                             MeshReleased, MeshError, Leave, ActorReply, ActorEvent, StateSaved,
-                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh>;
+                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh, LogLines,
+                            LogPiece>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -125,6 +128,7 @@ struct Welcome {
   int64_t heartbeat_ms = 1000;
   int64_t worker_lost_ms = 6000;
   std::vector<MeshGeneration> meshes = {};  // of Register's, that go on
+  bool takes_logs = true;                   // LogLines may come
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
@@ -234,7 +238,7 @@ struct Drained {
 using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
                               ReleaseMesh, ReadTensors, WriteTensors, SpawnActor, ActorMessage,
                               StopActor, SaveState, RestoreState, CommitCheckpoint, QuerySnapshots,
-                              DropSnapshots, CopySnapshot, Drained>;
+                              DropSnapshots, CopySnapshot, Drained, FetchLog>;
 struct DownMessage {
   Term term{0};
   DownBody body;

@@ -97,6 +97,7 @@ struct WorkerInfo {
   std::vector<ir::DataRoot> data_roots = {};        // below which it reads files in place
   std::vector<ir::DataRoot> checkpoint_roots = {};  // below which it keeps checkpoints
   std::string note = {};                            // why it gets no work; empty: it does
+  std::string version = {};                         // of its binary
 };
 
 }  // namespace meshwright::proto
