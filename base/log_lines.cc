@@ -104,10 +104,16 @@ LogLevel LevelOfLine(std::string_view line) {
 }
 
 int64_t JobOfLine(std::string_view line) {
-  if (line.starts_with('{')) return NumberAt(Member(line, R"("job":)"));
+  // How a process ended is said by the worker, of the job.
+  constexpr std::string_view kEnded = ": the executor of job ";
+  if (line.starts_with('{')) {
+    const std::string_view job = Member(line, R"("job":)");
+    return NumberAt(job.empty() ? Member(line, kEnded) : job);
+  }
+  if (StampAt(line)) return NumberAt(Member(line, kEnded));
   const std::string_view head = line.substr(0, kHeadBytes);
   const size_t bar = head.find(" | ");
-  if (bar == std::string_view::npos || StampAt(line)) return 0;
+  if (bar == std::string_view::npos) return 0;
   return NumberAt(Member(line.substr(0, bar), " of job "));
 }
 

@@ -114,6 +114,7 @@ int RunStatus(const GlobalArgs& global) {
 }
 
 int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
+  if (args.all || !args.worker.empty()) return RunWorkerLogs(args, global);
   return WithClient(global, [&](Client& client) -> Result<int> {
     if (args.follow) {
       LogFollower follower(global);

@@ -15,6 +15,14 @@
 namespace meshwright::controller {
 namespace {
 
+// Of who went on in the log of a worker that is not to be had: its position means nothing in what
+// is kept, the last lines do.
+void AskForTheEnd(proto::FetchLog& what) {
+  if (what.from < 0) return;
+  what.from = -1;
+  what.lines = 20;
+}
+
 // "w0.000000000042.log" -> "w0".
 std::optional<std::string> LogNameOf(const std::string& file) {
   const std::vector<std::string> parts = Split(file, '.');
@@ -144,6 +152,7 @@ void WorkerLogs::Ask(LogQuestion question, Done done) {
     }
   }
   if (ask == 0) {
+    if (!question.kept) AskForTheEnd(question.what);
     const std::string why = question.kept ? "" : "is not here";
     const bool posted =
         files_.Post([this, question, why, done] { AnswerKeptOnLoop(question, why, done); });
@@ -188,10 +197,7 @@ void WorkerLogs::GiveUpOnLoop(uint64_t ask, const std::string& why) {
     pending = std::move(it->second);
     pending_.erase(it);
   }
-  // Its positions are of the worker's log, and mean nothing here.
-  const bool by_position = pending.question.what.from >= 0;
-  pending.question.what.from = -1;
-  if (by_position) pending.question.what.lines = 20;
+  AskForTheEnd(pending.question.what);
   AnswerKeptOnLoop(pending.question, why, pending.done);
 }
 
