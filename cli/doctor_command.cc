@@ -43,7 +43,7 @@ std::vector<std::string> FoldersOf(const DoctorArgs& args) {
   }
   if (!folders.empty()) return folders;
   const char* const temporary = std::getenv("TMPDIR");
-  return {".", temporary == nullptr ? "/tmp" : temporary};
+  return {temporary == nullptr ? "/tmp" : temporary};
 }
 
 }  // namespace

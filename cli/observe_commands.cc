@@ -76,6 +76,7 @@ Result<std::vector<std::vector<LogLine>>> ReadAll(std::vector<WorkerLogReader>& 
   return of_workers;
 }
 
+// Until Ctrl-C.
 Status FollowLogs(std::vector<WorkerLogReader>& readers, const GlobalArgs& global) {
   InterruptFlag interrupt;
   Mutex mutex;
@@ -95,7 +96,7 @@ Status FollowLogs(std::vector<WorkerLogReader>& readers, const GlobalArgs& globa
   return OkStatus();
 }
 
-Status ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
+Result<int> ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
   client::LogAsk ask;
   ask.kept = args.kept;
   ask.what.job = args.id;
@@ -112,14 +113,16 @@ Status ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
   const bool one = !args.all;
   MW_ASSIGN_OR_RETURN(auto of_workers, ReadAll(readers, one, global));
   if (!one) Print(MergeLines(std::move(of_workers)), global.json, true);
-  return args.follow ? FollowLogs(readers, global) : OkStatus();
+  if (!args.follow) return kExitOk;
+  MW_TRY(FollowLogs(readers, global));
+  return kExitInterrupted;
 }
 
 }  // namespace
 
 int RunWorkerLogs(const LogsArgs& args, const GlobalArgs& global) {
-  const Status status = ShowLogs(args, global);
-  return status.ok() ? kExitOk : ReportError(status);
+  const Result<int> code = ShowLogs(args, global);
+  return code.has_value() ? *code : ReportError(code.error());
 }
 
 int RunDebugHang(const DebugArgs& args, const GlobalArgs& global) {
