@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/log_lines.h"
 #include "base/mutex.h"
 #include "base/text.h"
 
@@ -80,6 +81,16 @@ std::string FormatLine(LogLevel level, std::string_view message, std::string_vie
       Timestamp(), name, JsonEscape(room), JsonEscape(file), line, JsonEscape(message));
 }
 
+std::string FormatForeign(const LogSource& source, LogLevel level, std::string_view line) {
+  const std::string of = source.job == 0 ? "" : fmt::format(" of job {}", source.job);
+  if (!LogsJson()) return fmt::format("{}{} | {}", source.process, of, line);
+  const std::string who =
+      fmt::format(R"("process":"{}","job":{})", JsonEscape(source.process), source.job);
+  if (line.starts_with(R"({"time":)")) return fmt::format("{{{},{}", who, line.substr(1));
+  return fmt::format(R"({{{},"time":"{}","level":"{}","message":"{}"}})", who, Timestamp(),
+                     LogLevelName(level), JsonEscape(line));
+}
+
 }  // namespace
 
 std::string_view LogLevelName(LogLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
@@ -121,10 +132,16 @@ bool LogEnabled(LogLevel level) { return level >= State().level.load(std::memory
 
 LogLevel LowestLogLevel() { return State().level.load(std::memory_order_relaxed); }
 
-void LogForeignLine(std::string_view line) {
+bool LogsJson() { return State().json.load(std::memory_order_relaxed); }
+
+void LogForeignLine(const LogSource& source, std::string_view line) {
+  const bool known = UnixMsOfLine(line).has_value();
+  const LogLevel level = known ? LevelOfLine(line) : LogLevel::kWarn;
+  const std::string text = FormatForeign(source, level, line);
   LogState& state = State();
   const MutexLock lock(state.mutex);
-  state.writer->log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
+  state.writer->log(spdlog::level::info, spdlog::string_view_t(text.data(), text.size()));
+  if (state.sink) state.sink(level, text);
 }
 
 void Log(LogLevel level, std::string_view message, const char* file, int line) {

@@ -48,9 +48,18 @@ void SetLogSink(LogSink sink);
 bool LogEnabled(LogLevel level);
 // The lowest level of which lines are written.
 LogLevel LowestLogLevel();
+// Whether lines are JSON objects.
+bool LogsJson();
 
-// A line of another process that logs in this one's place: written as it is, whatever its level.
-void LogForeignLine(std::string_view line);
+// Another process that logs in this one's place.
+struct LogSource {
+  std::string process;  // "executor 4711"
+  int64_t job = 0;      // that it works for; 0: none
+};
+// A line of it, whatever its level: "executor 4711 of job 3 | <line>", or a JSON object that says
+// the same. The sink hears it, too. What is not in the form of this log's lines is a warning: it is
+// what a library or the kernel had to say of a process that ends.
+void LogForeignLine(const LogSource& source, std::string_view line);
 
 void Log(LogLevel level, std::string_view message, const char* file = __builtin_FILE(),
          int line = __builtin_LINE());

@@ -12,6 +12,7 @@
 #include "cli/dry_run_args.h"
 #include "cli/job_args.h"
 #include "cli/man_page.h"
+#include "cli/observe_args.h"
 #include "cli/tokenizer_args.h"
 #include "cli/unknown_word.h"
 
@@ -62,6 +63,8 @@ struct Storage {
   DescribeArgs describe;
   CompletionArgs completion;
   std::vector<std::string> help_words;
+  DebugArgs debug;
+  DoctorArgs doctor;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VerifyArgs verify;
@@ -280,6 +283,7 @@ void AddWorker(CLI::App& app, Storage& s) {
       ->check(CLI::Range(int64_t{0}, kDayMs / 1000))
       ->capture_default_str();
   AddWorkerLimits(*worker, s.worker);
+  AddWorkerLog(*worker, s.worker);
   AddProfile(*worker, s.worker.profile);
   worker->add_option("--ready-fd", s.worker.ready_fd, "Descriptor to announce the start on")
       ->group("");
@@ -371,6 +375,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "why") return s.why;
   if (name == "describe") return s.describe;
   if (name == "completion") return s.completion;
+  if (name == "debug") return s.debug;
+  if (name == "doctor") return s.doctor;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
   if (name == "verify") return s.verify;
@@ -396,6 +402,7 @@ void AddGlobal(CLI::App& app, Storage& s) {
   app.add_option("--log-level", s.global.log_level, "Of the servers")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
+  AddLogFormat(app, s.global);
   app.add_option("-o,--output", s.format, "Format of results")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
@@ -434,9 +441,10 @@ std::string CheckEvaluate(const EvaluateArgs& evaluate) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",         "status",    "submit",  "jobs",     "logs",    "wait",     "cancel",
-      "plan",       "verify",    "pause",   "resume",   "predict", "generate", "evaluate",
-      "checkpoint", "tokenizer", "adapter", "timeline", "why",     "describe"};
+      "up",        "status",    "submit",  "jobs",     "logs",    "wait",     "cancel",
+      "plan",      "verify",    "pause",   "resume",   "predict", "generate", "evaluate",
+      "checkpoint", "tokenizer", "adapter", "timeline", "why",     "describe", "debug",
+      "doctor"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -456,6 +464,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   }
   if (command == "submit") return CheckSubmit(s.submit);
   if (command == "evaluate") return CheckEvaluate(s.evaluate);
+  if (command == "logs") return CheckLogs(s.logs);
   return command == "plan" ? CheckPlan(s.plan, json) : "";
 }
 
@@ -498,8 +507,11 @@ void AddAll(CLI::App& app, Storage& storage) {
   AddGlobal(app, storage);
   AddCluster(app, storage);
   AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate,
-                storage.checkpoint, storage.logs, storage.cancel, storage.pause, storage.resume,
-                storage.wait, storage.timeline, storage.why, storage.describe});
+                storage.checkpoint, storage.cancel, storage.pause, storage.resume, storage.wait,
+                storage.timeline, storage.why, storage.describe});
+  AddLogs(app, storage.logs);
+  AddDebug(app, storage.debug);
+  AddDoctor(app, storage.doctor);
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

@@ -35,6 +35,7 @@ struct GlobalArgs {
   std::string token_file;  // empty: $MESHWRIGHT_TOKEN
   std::string color = "auto";
   std::string log_level = "info";
+  bool log_json = false;
   bool json = false;  // -o json
 };
 
@@ -97,6 +98,8 @@ struct WorkerArgs {
   int64_t drain_s = 90;
   int64_t actor_silent_s = 600;
   std::string profile = "cached";  // cached | measure | off | file
+  std::string log_dir;             // empty: the log is kept in memory
+  int64_t log_mib = 16;            // of it, at most
   int ready_fd = -1;
   int start_fd = -1;
 };
@@ -225,7 +228,22 @@ struct ConfigArgs {
 };
 
 struct JobsArgs {};
-struct LogsArgs : JobArgs {};
+struct LogsArgs : JobArgs {
+  std::string worker;   // its log; empty: none in particular
+  bool all = false;     // those of all workers
+  int64_t lines = 200;  // of each; 0: all
+  std::string since;    // "10m", a time; empty: whenever
+  bool kept = false;    // what the controller keeps
+};
+// `debug hang`.
+struct DebugArgs : JobArgs {};
+struct DoctorArgs {
+  std::string state_dir;
+  std::string cache_dir;
+  std::string scratch_dir;
+  bool offline = false;
+  int64_t timeout_ms = 2000;
+};
 struct CancelArgs : JobArgs {};
 struct PauseArgs : JobArgs {
   bool no_wait = false;
@@ -258,7 +276,7 @@ using CommandArgs =
                  PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
                  VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
-                 WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs>;
+                 WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs, DoctorArgs>;
 
 struct Invocation {
   GlobalArgs global;

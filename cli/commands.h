@@ -30,6 +30,10 @@ int RunWhy(const WhyArgs& args, const GlobalArgs& global);
 int RunDescribe(const DescribeArgs& args, const GlobalArgs& global);
 int RunCompletion(const CompletionArgs& args);
 int RunComplete(const CompleteArgs& args, const GlobalArgs& global);
+int RunDebugHang(const DebugArgs& args, const GlobalArgs& global);
+// Logs of workers.
+int RunWorkerLogs(const LogsArgs& args, const GlobalArgs& global);
+int RunDoctor(const DoctorArgs& args, const GlobalArgs& global);
 int RunStatus(const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);

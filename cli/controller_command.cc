@@ -20,6 +20,7 @@
 #include "cli/daemon.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
+#include "cli/server_log.h"
 #include "cli/resolve_job.h"
 #include "controller/server.h"
 #include "web/mount.h"
@@ -90,9 +91,7 @@ std::string HttpText(const std::string& bind, int port, const web::MountedPage& 
 
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_TRY(AwaitStart(args.start_fd));
-  LogOptions log;
-  MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
-  MW_TRY(InitLog(log));
+  MW_TRY(StartLog(global));
   RaiseDescriptorLimit();
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
   MW_ASSIGN_OR_RETURN(Notifier notifier, Notifier::Open(config::ProcessEnvironment));

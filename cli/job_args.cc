@@ -314,10 +314,6 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddCheckpoint(app, commands.checkpoint);
 
   app.add_subcommand("jobs", "List jobs");
-  CLI::App* logs = app.add_subcommand("logs", "Events of a job");
-  logs->add_option("id", commands.logs.id, "Job id")->required()->check(kJobId);
-  logs->add_flag("-f,--follow", commands.logs.follow,
-                 "Stay until the job ends; also shows its steps");
   CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
   cancel->add_option("id", commands.cancel.id, "Job id")->required()->check(kJobId);
   CLI::App* pause = app.add_subcommand(

@@ -24,7 +24,6 @@ struct JobCommands {
   ChatArgs& chat;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
-  LogsArgs& logs;
   CancelArgs& cancel;
   PauseArgs& pause;
   ResumeArgs& resume;
@@ -33,7 +32,7 @@ struct JobCommands {
   WhyArgs& why;
   DescribeArgs& describe;
 };
-// submit, predict, generate, chat, evaluate, checkpoint, jobs, logs, cancel, pause, resume, wait,
+// submit, predict, generate, chat, evaluate, checkpoint, jobs, cancel, pause, resume, wait,
 // timeline, why, describe.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 

@@ -31,6 +31,7 @@ struct JobDispatch {
   int operator()(const TimelineArgs& args) const { return RunTimeline(args, global); }
   int operator()(const WhyArgs& args) const { return RunWhy(args, global); }
   int operator()(const DescribeArgs& args) const { return RunDescribe(args, global); }
+  int operator()(const DebugArgs& args) const { return RunDebugHang(args, global); }
 };
 
 // And all others.
@@ -41,6 +42,7 @@ struct Dispatch : JobDispatch {
   int operator()(const WorkerOrderArgs& args) const { return RunWorkerOrder(args, global); }
   int operator()(const UpArgs& args) const { return RunUp(args, global); }
   int operator()(const DownArgs& args) const { return RunDown(args); }
+  int operator()(const DoctorArgs& args) const { return RunDoctor(args, global); }
   int operator()(const StatusArgs&) const { return RunStatus(global); }
   int operator()(const PlanArgs& args) const { return RunPlan(args, global); }
   int operator()(const VerifyArgs& args) const { return RunVerify(args, global); }

@@ -159,6 +159,8 @@ class ClusterStarter {
                                        args_.profile,
                                        "--cache-dir",
                                        args_.run_dir + "/cache-" + std::to_string(index),
+                                       "--log-dir",
+                                       args_.run_dir + "/logs",
                                        "--memory-mib",
                                        std::to_string(args_.memory.device_mib),
                                        "--host-link-mib-per-s",
@@ -199,6 +201,7 @@ class ClusterStarter {
 
   void AddGlobal(DaemonSpec& spec) const {
     spec.args.insert(spec.args.end(), {"--log-level", global_.log_level});
+    if (global_.log_json) spec.args.insert(spec.args.end(), {"--log-format", "json"});
     if (!global_.token_file.empty())
       spec.args.insert(spec.args.end(), {"--token-file", global_.token_file});
   }

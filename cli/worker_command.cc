@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/line_log.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/signals.h"
@@ -19,6 +20,7 @@
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
 #include "cli/scratch_check.h"
+#include "cli/server_log.h"
 #include "data/roots.h"
 #include "profile/worker_profile.h"
 #include "worker/agent.h"
@@ -26,6 +28,7 @@
 #include "worker/core_share.h"
 #include "worker/executor_main.h"
 #include "worker/kernel_timing.h"
+#include "worker/worker_log.h"
 
 namespace meshwright::cli {
 namespace {
@@ -131,6 +134,17 @@ constexpr int64_t kLateMs = 5000;
 // Of a session that stands; the controller takes a worker for lost after 6 s (--worker-lost-ms).
 constexpr int64_t kMaxSilentMs = 10'000;
 
+// Where no folder is said, in memory. Two workers of a host may have one folder.
+Result<std::shared_ptr<worker::WorkerLog>> LogOf(const WorkerArgs& args) {
+  LineLogOptions options;
+  options.folder = args.log_dir;
+  options.name = args.name.empty() ? fmt::format("worker-{}", ::getpid()) : SafeFileName(args.name);
+  options.segment_bytes = (static_cast<size_t>(args.log_mib) << 20) / options.segments;
+  MW_ASSIGN_OR_RETURN(std::shared_ptr<worker::WorkerLog> log, worker::WorkerLog::Open(options));
+  log->Capture();
+  return log;
+}
+
 // For the service manager.
 Status CheckPulse(const worker::Pulse& pulse) {
   const int64_t silent_ms = pulse.silent_ms();
@@ -171,13 +185,13 @@ Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown, LifeSigns& 
 
 Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActorOptions actors) {
   MW_TRY(AwaitStart(args.start_fd));
-  LogOptions log;
-  MW_ASSIGN_OR_RETURN(log.level, ParseLogLevel(global.log_level));
-  MW_TRY(InitLog(log));
+  MW_TRY(StartLog(global));
+  MW_ASSIGN_OR_RETURN(const std::shared_ptr<worker::WorkerLog> log, LogOf(args));
   RaiseDescriptorLimit();
   IgnoreBrokenPipes();
   MW_ASSIGN_OR_RETURN(worker::AgentOptions options, AgentOptionsOf(args, global));
   options.host_actors = std::move(actors);
+  options.log = log;
   MW_TRY(CheckListen(args.bind, args.data_port, "--data-port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   // Takes seconds, minutes beside other workers: a signal ends it at once, there is nothing to

@@ -113,6 +113,12 @@ Result<JobStory> Core::Story(JobId id) const {
   return StoryOf(*job);
 }
 
+Result<HangReport> Core::Hang(JobId id, Now now) const {
+  const JobEntry* const job = state_.book.Find(id);
+  if (job == nullptr) return Fail(NotFound(fmt::format("there is no job {}", id.value())));
+  return HangOf(*job, state_, now);
+}
+
 std::map<std::string, std::vector<int64_t>> Core::DeviceJobs() const {
   return DeviceJobsOf(state_.members);
 }

@@ -21,6 +21,7 @@
 
 #include "controller/core_state.h"
 #include "controller/core_view.h"
+#include "controller/hang_report.h"
 #include "controller/restored_jobs.h"
 
 namespace meshwright::controller {
@@ -42,6 +43,8 @@ class Core {
   std::vector<proto::WorkerInfo> Workers(Now now) const;
   // Errors: kNotFound.
   Result<JobStory> Story(JobId id) const;
+  // Where its devices are, and who is suspected. Errors: kNotFound.
+  Result<HangReport> Hang(JobId id, Now now) const;
   std::map<std::string, std::vector<int64_t>> DeviceJobs() const;
   std::map<std::string, int64_t> JobCounts() const;     // by state name, every state
   std::map<std::string, int64_t> WorkerCounts() const;  // by state name, every state

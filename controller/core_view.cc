@@ -80,6 +80,7 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
                                            [](JobId job) { return job.value() != 0; }));
     info.memory_bytes = worker.info.memory_bytes;
     info.address = worker.info.address;
+    info.version = worker.info.version;
     info.metrics_address = worker.info.metrics_address;
     info.device_profile = worker.info.device_profile;
     info.threads_per_device = worker.info.threads_per_device;

@@ -50,6 +50,9 @@ class Walk {
 
   Diagnosis Run() const {
     Diagnosis diagnosis;
+    for (const auto& [rank, awaited] : waits_) {
+      if (!awaited.empty()) diagnosis.waits[rank] = awaited;
+    }
     std::vector<int> roots = Roots();
     if (const std::optional<int> lost = WaitsWithoutARoot(roots)) {
       diagnosis.circle = true;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct Diagnosis {
   bool circle = false;
   // All that wait for the first root, or for the circle, directly or through others; by rank.
   std::vector<RankPlaceText> waiters;
+  std::map<int, std::vector<int>> waits;  // by rank that waits: for whom, directly
 };
 
 // lists: null: only collectives are understood, and instructions have no names. Ranks of which

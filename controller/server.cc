@@ -18,6 +18,7 @@
 #include "controller/control_loop.h"
 #include "controller/grpc/rpc_server.h"
 #include "controller/server_impl.h"
+#include "controller/worker_logs.h"
 #include "search/find_layout.h"
 
 namespace meshwright::controller {
@@ -73,6 +74,7 @@ class ServerImpl final : public ServerWithCounters {
     MW_ASSIGN_OR_RETURN(checkpoints_,
                         CheckpointStore::Open(root.empty() ? dir_->checkpoints_dir() : root,
                                               options.limits.keep_free_bytes));
+    MW_ASSIGN_OR_RETURN(logs_, WorkerLogs::Open(dir_->logs_dir(), SystemClock()));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<ControllerMetrics>(registry_);
     CoreOptions core;
@@ -114,7 +116,7 @@ class ServerImpl final : public ServerWithCounters {
         RpcServer::Start(options.bind, options.port,
                          RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
                                   options.token, options.limits, LocalSocketIn(options.state_dir),
-                                  checkpoints_.get(), options.resolve, story_.get()}));
+                                  checkpoints_.get(), options.resolve, story_.get(), logs_.get()}));
     MW_TRY(StartMetrics(options));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),
@@ -134,6 +136,7 @@ class ServerImpl final : public ServerWithCounters {
     if (loop_) loop_->Stop();
     // Who asks it is answered before calls are waited for.
     if (story_) story_->Stop();
+    if (logs_) logs_->Stop();
     if (rpc_) rpc_->Shutdown();
     if (site_) site_->Stop();
     metrics_server_.reset();
@@ -199,7 +202,7 @@ class ServerImpl final : public ServerWithCounters {
       return Answers();
     });
     if (!options.make_site) return OkStatus();
-    site_ = options.make_site({loop_.get(), store_.get(), dir_.get()});
+    site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get()});
     metrics_server_->SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
     return OkStatus();
   }
@@ -210,6 +213,7 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<Store> store_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<CheckpointStore> checkpoints_;
+  std::unique_ptr<WorkerLogs> logs_;
   WeightsSink weights_;
   std::shared_ptr<RunStory> story_;
   std::unique_ptr<ControllerMetrics> metrics_;

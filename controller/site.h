@@ -15,11 +15,13 @@ namespace meshwright::controller {
 class ControlLoop;
 class StateDir;
 class Store;
+class WorkerLogs;
 
 struct SiteParts {
   ControlLoop* loop = nullptr;
   Store* store = nullptr;
   const StateDir* dir = nullptr;
+  WorkerLogs* logs = nullptr;
 };
 
 class Site {

@@ -97,12 +97,35 @@ bool StallWatch::IsStopped(int rank) const {
 // As long as nothing moves it stays the same.
 const Diagnosis& StallWatch::Look(const StepLists* lists) {
   if (std::exchange(looked_ms_, moved_ms_) == moved_ms_) return diagnosis_;
+  diagnosis_ = Diagnose(lists, RanksAt());
+  return diagnosis_;
+}
+
+std::vector<RankAt> StallWatch::RanksAt() const {
   std::vector<RankAt> ranks;
   for (const auto& [worker, member] : members_) {
     for (const RankMarks& marks : member.marks.ranks) ranks.push_back({marks, member.marks.doing});
   }
-  diagnosis_ = Diagnose(lists, ranks);
-  return diagnosis_;
+  return ranks;
+}
+
+StallView StallWatch::See(const StepLists* lists, const StallRule& rule, int64_t now_ms) const {
+  StallView view;
+  view.still_ms = now_ms - moved_ms_;
+  view.limit_ms = LimitMs(rule);
+  view.usual_step_s = usual_step_s_;
+  for (const auto& [worker, member] : members_) {
+    for (const RankMarks& marks : member.marks.ranks) {
+      view.ranks[marks.rank] = {worker,
+                                member.marks.doing,
+                                marks,
+                                now_ms - member.heard_ms,
+                                IsAtWork(marks.rank),
+                                IsStopped(marks.rank)};
+    }
+  }
+  view.diagnosis = Diagnose(lists, RanksAt());
+  return view;
 }
 
 StallNews StallWatch::Check(const StepLists* lists, const std::vector<std::string>& workers,

@@ -47,6 +47,23 @@ struct StallNews {
   bool stopped = false;  // the process of the first root is, by a signal or a debugger
 };
 
+// A rank of which there are marks.
+struct SeenRank {
+  std::string worker;
+  std::string doing;  // its process
+  proto::RankMarks marks;
+  int64_t heard_ms = 0;  // ago
+  bool at_work = false;  // it computes, reads, would run if it had a core, or waits for a disk
+  bool stopped = false;  // by a signal or a debugger
+};
+struct StallView {
+  int64_t still_ms = 0;      // since anything moved
+  int64_t limit_ms = 0;      // of that, before it is a stall
+  double usual_step_s = 0;   // 0: none is done yet
+  std::map<int, SeenRank> ranks;
+  Diagnosis diagnosis;
+};
+
 class StallWatch {
  public:
   explicit StallWatch(int64_t now_ms) : moved_ms_(now_ms) {}
@@ -58,6 +75,8 @@ class StallWatch {
   StallNews Check(const StepLists* lists, const std::vector<std::string>& workers, bool runs,
                   const StallRule& rule, int64_t now_ms);
   bool named() const { return named_; }
+  // What is known now, whether it is a stall or not.
+  StallView See(const StepLists* lists, const StallRule& rule, int64_t now_ms) const;
 
  private:
   // One heartbeat.
@@ -76,6 +95,7 @@ class StallWatch {
   bool IsStopped(int rank) const;
   const Member* MemberOf(int rank) const;
   int64_t LimitMs(const StallRule& rule) const;
+  std::vector<RankAt> RanksAt() const;
   const Diagnosis& Look(const StepLists* lists);
 
   int64_t moved_ms_;

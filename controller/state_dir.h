@@ -8,6 +8,7 @@
 //   <root>/blobs/      controller/blob_store.h
 //   <root>/files.key   from which keys of checkpoints' files are made (controller/mesh_order.h)
 //   <root>/checkpoints/  controller/checkpoint_store.h, where nothing else is said
+//   <root>/logs/       controller/worker_logs.h
 //   <root>/jobs/<id>/  plan.txt, config.resolved.toml, metrics.jsonl, job.log, model.safetensors
 // Thread rule: immutable after Open. Ownership: holds the lock as long as it lives.
 #pragma once
@@ -30,6 +31,7 @@ class StateDir {
   std::string blobs_dir() const { return root_ + "/blobs"; }
   std::string files_key_path() const { return root_ + "/files.key"; }
   std::string checkpoints_dir() const { return root_ + "/checkpoints"; }
+  std::string logs_dir() const { return root_ + "/logs"; }
   std::string jobs_dir() const { return root_ + "/jobs"; }
   std::string job_dir(int64_t job) const { return jobs_dir() + "/" + std::to_string(job); }
   // The newest job that has a folder; 0: none has.

@@ -28,6 +28,7 @@ v1::Register Encode(const Register& m) {
   for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
   for (const std::string& type : m.actor_types) out.add_actor_types(type);
   for (const ir::DataRoot& root : m.checkpoint_roots) *out.add_checkpoint_roots() = Encode(root);
+  out.set_keeps_log(m.keeps_log);
   for (const HeldMesh& mesh : m.meshes) {
     out.add_meshes()->set_mesh_gen(mesh.mesh_gen.value());
     out.mutable_meshes()->rbegin()->set_job_id(mesh.job.value());
@@ -62,6 +63,7 @@ Register Decode(const v1::Register& wire) {
   for (const v1::DataRoot& root : wire.checkpoint_roots()) {
     m.checkpoint_roots.push_back(Decode(root));
   }
+  m.keeps_log = wire.keeps_log();
   for (const v1::HeldMesh& mesh : wire.meshes()) {
     m.meshes.push_back({MeshGeneration(mesh.mesh_gen()), JobId(mesh.job_id())});
   }

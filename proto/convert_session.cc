@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "proto/convert.h"
+#include "proto/convert_logs.h"
 #include "proto/convert_snapshots.h"
 
 namespace meshwright::proto {
@@ -71,6 +72,10 @@ void Put(const CheckpointCommitted& m, v1::Up& wire) {
   *wire.mutable_checkpoint_committed() = Encode(m);
 }
 
+void Put(const LogLines& m, v1::Up& wire) { *wire.mutable_log_lines() = Encode(m); }
+void Put(const LogPiece& m, v1::Up& wire) { *wire.mutable_log_piece() = Encode(m); }
+void Put(const FetchLog& m, v1::Down& wire) { *wire.mutable_fetch_log() = Encode(m); }
+
 void Put(const ResumeMesh& m, v1::Up& wire) { *wire.mutable_resume_mesh() = Encode(m); }
 
 // ---- Down ----
@@ -81,6 +86,7 @@ void Put(const Welcome& m, v1::Down& wire) {
   out.set_heartbeat_ms(m.heartbeat_ms);
   out.set_worker_lost_ms(m.worker_lost_ms);
   for (const MeshGeneration gen : m.meshes) out.add_meshes(gen.value());
+  out.set_takes_logs(m.takes_logs);
 }
 
 void Put(const LoadMesh& m, v1::Down& wire) {
@@ -240,7 +246,8 @@ Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
 }
 
 Welcome GetWelcome(const v1::Welcome& wire) {
-  Welcome m{wire.cluster_id(), wire.heartbeat_ms(), wire.worker_lost_ms(), {}};
+  Welcome m{wire.cluster_id(), wire.heartbeat_ms(), wire.worker_lost_ms(), {},
+            wire.takes_logs()};
   for (const uint64_t gen : wire.meshes()) m.meshes.push_back(Gen(gen));
   return m;
 }
@@ -355,6 +362,10 @@ Result<UpBody> GetUpBody(const v1::Up& wire) {
       return Get(wire.snapshot_copied());
     case v1::Up::kResumeMesh:
       return Decode(wire.resume_mesh());
+    case v1::Up::kLogLines:
+      return Decode(wire.log_lines());
+    case v1::Up::kLogPiece:
+      return Decode(wire.log_piece());
     case v1::Up::kPiece:  // joined before (proto/frames.h)
     case v1::Up::BODY_NOT_SET:
       break;
@@ -408,6 +419,8 @@ Result<DownBody> GetDownBody(const v1::Down& wire) {
       return Get(wire.drop_snapshots());
     case v1::Down::kDrained:
       return Drained{};
+    case v1::Down::kFetchLog:
+      return Decode(wire.fetch_log());
     case v1::Down::kPiece:
     case v1::Down::BODY_NOT_SET:
       break;

@@ -119,6 +119,7 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_note(info.note);
   wire.set_host_memory_bytes(info.host_memory_bytes);
   wire.set_disk_bytes(info.disk_bytes);
+  wire.set_version(info.version);
   return wire;
 }
 
@@ -145,6 +146,7 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.note = wire.note();
   info.host_memory_bytes = wire.host_memory_bytes();
   info.disk_bytes = wire.disk_bytes();
+  info.version = wire.version();
   return info;
 }
 

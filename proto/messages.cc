@@ -105,7 +105,9 @@ const char* KindName(const UpBody& body) {
       "CheckpointCommitted",
       "SnapshotsHeld",
       "SnapshotCopied",
-      "ResumeMesh"};
+      "ResumeMesh",
+      "LogLines",
+      "LogPiece"};
   return NameAt(kNames, body.index());
 }
 
@@ -114,7 +116,7 @@ const char* KindName(const DownBody& body) {
       "Welcome",        "LoadMesh",      "Connect",      "Launch",       "SaveWeights",
       "AbortMesh",      "ReleaseMesh",   "ReadTensors",  "WriteTensors", "SpawnActor",
       "ActorMessage",   "StopActor",     "SaveState",    "RestoreState", "CommitCheckpoint",
-      "QuerySnapshots", "DropSnapshots", "CopySnapshot", "Drained"};
+      "QuerySnapshots", "DropSnapshots", "CopySnapshot", "Drained",      "FetchLog"};
   return NameAt(kNames, body.index());
 }
 

@@ -17,6 +17,7 @@
 #include "proto/actor_messages.h"
 #include "proto/errors.h"
 #include "proto/launch_done.h"
+#include "proto/log_messages.h"
 #include "proto/mesh_marks.h"
 #include "proto/resume_messages.h"
 #include "proto/state_messages.h"
@@ -58,6 +59,7 @@ struct Register {
   std::vector<HeldMesh> meshes = {};
   int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
   int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
+  bool keeps_log = false;  // it answers FetchLog
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -109,7 +111,8 @@ struct Leave {
 };
 using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
                             MeshReleased, MeshError, Leave, ActorReply, ActorEvent, StateSaved,
-                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh>;
+                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh, LogLines,
+                            LogPiece>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;
@@ -127,6 +130,7 @@ struct Welcome {
   int64_t heartbeat_ms = 1000;
   int64_t worker_lost_ms = 6000;
   std::vector<MeshGeneration> meshes = {};  // of Register's, that go on
+  bool takes_logs = true;                   // LogLines may come
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
@@ -236,7 +240,7 @@ struct Drained {
 using DownBody = std::variant<Welcome, LoadMesh, Connect, Launch, SaveWeights, AbortMesh,
                               ReleaseMesh, ReadTensors, WriteTensors, SpawnActor, ActorMessage,
                               StopActor, SaveState, RestoreState, CommitCheckpoint, QuerySnapshots,
-                              DropSnapshots, CopySnapshot, Drained>;
+                              DropSnapshots, CopySnapshot, Drained, FetchLog>;
 struct DownMessage {
   Term term{0};
   DownBody body;

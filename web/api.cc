@@ -19,6 +19,7 @@ constexpr const char* kPicturePolicy = "default-src 'none'; style-src 'unsafe-in
 constexpr size_t kMostJobs = 200;  // of an overview, the newest
 constexpr int64_t kMostEvents = 1000;
 constexpr int64_t kLogBytes = 256 << 10;
+constexpr int64_t kMostLogLines = 2000;
 constexpr int64_t kPlanBytes = 4 << 20;
 constexpr int64_t kTraceBytes = 80 << 20;
 constexpr int64_t kHourMs = 3'600'000;
@@ -72,6 +73,9 @@ HttpReply Api::Read(const std::vector<std::string>& path, const HttpRequest& req
   const std::string& what = path[0];
   if (what == "jobs" && path.size() > 1) return ReadJob(path, request);
   if (what == "workers" && path.size() == 2) return ReplyWith(Worker(path[1]));
+  if (what == "workers" && path.size() == 3 && path[2] == "log") {
+    return ReplyWith(WorkerLog(path[1], request));
+  }
   if (path.size() != 1) return ErrorReply(NoSuchPage(request.path));
   if (what == "overview") return ReplyWith(Overview(role));
   if (what == "jobs") return ReplyWith(Jobs());
@@ -92,6 +96,7 @@ HttpReply Api::ReadJob(const std::vector<std::string>& path, const HttpRequest& 
   if (what == "steps") return ReplyWith(Steps(job, request));
   if (what == "events") return ReplyWith(Events(job, request));
   if (what == "log") return ReplyWith(Log(job));
+  if (what == "hang") return ReplyWith(parts_.cluster.Hang(job));
   if (what == "plan") return ReplyWith(parts_.cluster.FileEnd(job, kPlanFigures, kPlanBytes));
   if (what == "plan.svg") return Picture(parts_.cluster.FileEnd(job, kPlanPicture, kPlanBytes));
   if (what == "timeline") return ReplyWith(parts_.cluster.FileEnd(job, kTimelineFile, kTraceBytes));
@@ -134,6 +139,18 @@ Result<std::string> Api::Worker(const std::string& name) {
         worker, jobs == state.device_jobs.end() ? std::vector<int64_t>() : jobs->second);
   }
   return Fail(NotFound(fmt::format("there is no worker {}", name.substr(0, 100))));
+}
+
+Result<std::string> Api::WorkerLog(const std::string& name, const HttpRequest& request) {
+  controller::LogQuestion question;
+  question.worker = name;
+  question.kept = request.Query("kept") == "1";
+  question.what.from = NumberIn(request.Query("from"), 0, INT64_MAX, -1);
+  question.what.lines = NumberIn(request.Query("lines"), 1, kMostLogLines, 200);
+  question.what.job = NumberIn(request.Query("job"), 0, INT64_MAX, 0);
+  question.what.most_bytes = kLogBytes;
+  MW_ASSIGN_OR_RETURN(const controller::LogAnswer log, parts_.cluster.WorkerLog(question));
+  return WorkerLogJson(log);
 }
 
 Result<std::string> Api::Job(const proto::JobInfo& info) {

@@ -1,7 +1,7 @@
 // Api: what GET /api/v1/... answers. docs/page.md and web/pages/openapi.json list it.
 //
-//   jobs  jobs/ID  jobs/ID/steps|events|log|plan|plan.svg|plan.txt|config
-//   workers  workers/NAME  overview  events  history  config
+//   jobs  jobs/ID  jobs/ID/steps|events|log|hang|plan|plan.svg|plan.txt|config
+//   workers  workers/NAME  workers/NAME/log  overview  events  history  config
 // Errors are {"error":"..."} with an HTTP code that says whose they are.
 //
 // Thread rule: thread-safe. Ownership: all that it is made of outlives it.
@@ -45,6 +45,7 @@ class Api {
   Result<std::string> Jobs();
   Result<std::string> Workers();
   Result<std::string> Worker(const std::string& name);
+  Result<std::string> WorkerLog(const std::string& name, const HttpRequest& request);
   Result<std::string> Job(const proto::JobInfo& info);
   Result<std::string> Steps(int64_t job, const HttpRequest& request);
   Result<std::string> Events(int64_t job, const HttpRequest& request);

@@ -144,6 +144,16 @@ std::string LinesJson(const std::string& text, bool first_is_cut) {
   return JsonText({{"lines", lines}});
 }
 
+std::string WorkerLogJson(const controller::LogAnswer& log) {
+  std::vector<std::string> lines = Split(log.piece.text, '\n');
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return JsonText({{"lines", lines},
+                   {"next", log.piece.next},
+                   {"end", log.piece.end},
+                   {"live", log.live},
+                   {"note", log.note}});
+}
+
 std::string OverviewJson(const OverviewParts& parts) {
   return JsonText({{"cluster_id", parts.state->cluster_id},
                    {"term", parts.state->term},

@@ -43,6 +43,8 @@ std::string EventsJson(const std::vector<controller::EventRecord>& events);
 // {"lines":["..."]} of a text, but for a first line that is cut.
 std::string LinesJson(const std::string& text, bool first_is_cut);
 
+std::string WorkerLogJson(const controller::LogAnswer& log);
+
 struct OverviewParts {
   std::string role;
   std::string version;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "controller/await.h"
 #include "controller/control_loop.h"
+#include "controller/hang_text.h"
 #include "controller/state_dir.h"
 
 namespace meshwright::web {
@@ -68,6 +70,30 @@ class ControllerCluster final : public Cluster {
     const std::string_view text = file.text();
     const size_t bytes = std::min(text.size(), static_cast<size_t>(most));
     return std::string(text.substr(text.size() - bytes));
+  }
+
+  Result<controller::LogAnswer> WorkerLog(const controller::LogQuestion& question) override {
+    if (parts_.logs == nullptr) return Fail(Unimplemented("this controller keeps no logs"));
+    const auto ask = [this](const controller::LogQuestion& asked) {
+      return Await<controller::LogAnswer>(
+          [&](auto done) { parts_.logs->Ask(asked, std::move(done)); });
+    };
+    Result<controller::LogAnswer> answer = ask(question);
+    // Who looks at a page waits less long for a worker than it may take.
+    if (answer.has_value() || answer.error().code() != StatusCode::kUnavailable) return answer;
+    controller::LogQuestion of_kept = question;
+    of_kept.kept = true;
+    return ask(of_kept);
+  }
+
+  Result<std::string> Hang(int64_t job) override {
+    MW_ASSIGN_OR_RETURN(
+        const controller::HangReport report, Await<controller::HangReport>([&](auto done) {
+          const controller::Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
+          const auto see = [job, now](const Core& core) { return core.Hang(JobId(job), now); };
+          controller::LookAt<controller::HangReport>(*parts_.loop, see, std::move(done));
+        }));
+    return controller::HangJson(report);
   }
 
   Status Order(int64_t job, JobOrder order) override {

@@ -14,6 +14,7 @@
 #include "controller/core_view.h"
 #include "controller/site.h"
 #include "controller/store.h"
+#include "controller/worker_logs.h"
 #include "proto/views.h"
 
 namespace meshwright::web {
@@ -47,6 +48,10 @@ class Cluster {
   virtual Result<std::vector<controller::EventRecord>> Events(int64_t job, int64_t most) = 0;
   // The end of a file in the job's folder, at most so many bytes. Errors: kNotFound.
   virtual Result<std::string> FileEnd(int64_t job, const std::string& name, int64_t most) = 0;
+  // A piece of a worker's log, or of what is kept of it. Errors: kNotFound.
+  virtual Result<controller::LogAnswer> WorkerLog(const controller::LogQuestion& question) = 0;
+  // Where the devices of a job are, as JSON.
+  virtual Result<std::string> Hang(int64_t job) = 0;
   // Errors: those of the order, for people.
   virtual Status Order(int64_t job, JobOrder order) = 0;
 };

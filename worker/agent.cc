@@ -109,6 +109,7 @@ class AgentImpl final : public Agent {
   }
   ~AgentImpl() override {
     Stop();
+    if (options_.log) options_.log->Settle();
     reaper_thread_.Stop();
   }
 
@@ -298,6 +299,7 @@ class AgentImpl final : public Agent {
     MW_TRY(CheckWelcome(first.term, *welcome));
     backoff_ms = kBackoffMinMs;
     welcomed_ = true;
+    takes_logs_ = welcome->takes_logs;
     pulse_.Join();
     MW_FAILPOINT("worker.joined");
     LogInfo(fmt::format("'{}' joined cluster {} (term {}) at {}", options_.name,
@@ -320,6 +322,7 @@ class AgentImpl final : public Agent {
       if (HandOn(actors, message.body)) continue;
       const auto tell = [this, session](proto::UpBody body) { Send(*session, std::move(body)); };
       if (snapshots_->Handle(message.body, tell)) continue;
+      if (options_.log && options_.log->Handle(message.body, tell)) continue;
       if (std::holds_alternative<proto::Drained>(message.body)) {
         End(OkStatus());  // Stop() takes the leave
         continue;
@@ -353,6 +356,7 @@ class AgentImpl final : public Agent {
   void Beat(Executor& thread, Session& session, int64_t period_ms) {
     pulse_.Beat();
     session.Send(proto::MakeHeartbeat(term_.load(), MarksOf(AllMeshes())));
+    if (auto news = NewsOf(options_.log.get(), takes_logs_)) Send(session, *std::move(news));
     thread.PostAfter(period_ms,
                      [this, &thread, &session, period_ms] { Beat(thread, session, period_ms); });
   }
@@ -559,6 +563,7 @@ class AgentImpl final : public Agent {
   HeldMeshes held_{options_.orphan_grace_ms};
   proto::Register register_;         // of the session thread once it runs
   bool welcomed_ = false;            // of the session thread
+  std::atomic<bool> takes_logs_{false};  // the controller
   std::atomic<Term> term_{Term(0)};  // of the session
   // Before the meshes, which hold credits of it; its thread ends before both.
   Executor reaper_thread_{"mw-reaper"};

@@ -18,6 +18,7 @@
 #include "worker/host_actor_options.h"
 #include "worker/link.h"
 #include "worker/pulse.h"
+#include "worker/worker_log.h"
 
 namespace meshwright::worker {
 
@@ -43,6 +44,7 @@ struct AgentOptions {
   // they take.
   int64_t host_link_bytes_per_s = 0;
   device::Scratch scratch;
+  std::shared_ptr<WorkerLog> log = {};  // of this process and its executors; null: nobody asks for it
   std::string device_profile;           // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
   HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here

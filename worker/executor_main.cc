@@ -213,7 +213,7 @@ class ExecutorMain {
   }
 
   Status Prepare(ExecutorSettings settings) {
-    MW_TRY(InitLog({.level = settings.log_level}));
+    MW_TRY(InitLog({.level = settings.log_level, .json = settings.log_json}));
     const Send send = [this](const FromExecutor& message) { Say(message); };
     blobs_ = std::make_unique<SupervisorsBlobs>(send);
     counts_ = std::make_unique<CountsToSend>(send);

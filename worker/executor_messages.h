@@ -45,6 +45,7 @@ struct ExecutorSettings {
   std::string controller;  // for tiles, which go there at the end
   std::string token;
   LogLevel log_level = LogLevel::kInfo;
+  bool log_json = false;
 };
 
 // An executor asks for the file of a blob, and is told its path in the worker's cache.

@@ -58,7 +58,7 @@ Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::Start(
   process->kills_before_ = OutOfMemoryKills();
   MW_ASSIGN_OR_RETURN(process->child_, Subprocess::Start(options));
   process->tail_ = std::make_unique<OutputTail>(
-      process->child_->TakeStderr(), fmt::format("executor {} | ", process->child_->pid()),
+      process->child_->TakeStderr(), fmt::format("executor {}", process->child_->pid()),
       std::move(silent));
   MW_TRY(SendSettings(process->fd_.get(), settings));
   return process;
@@ -70,6 +70,14 @@ void ExecutorProcess::Serve(MessageHandlers handlers) {
   MW_CHECK(fd_.valid()) << "executor " << pid() << " is served twice";
   socket_ = std::make_unique<MessageSocket>(std::move(fd_), kMaxExecutorMessageBytes,
                                             std::move(handlers));
+}
+
+bool ExecutorProcess::Send(const ToExecutor& message) {
+  if (const auto* body = std::get_if<proto::DownBody>(&message)) {
+    const auto* load = std::get_if<proto::LoadMesh>(body);
+    if (load != nullptr) tail_->WorksFor(load->job.value());
+  }
+  return socket_->Send(Encode(message));
 }
 
 bool ExecutorProcess::Running() {

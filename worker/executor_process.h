@@ -53,7 +53,7 @@ class ExecutorProcess {
   pid_t pid() const { return child_->pid(); }
   // Once, and before Send.
   void Serve(MessageHandlers handlers);
-  bool Send(const ToExecutor& message) { return socket_->Send(Encode(message)); }
+  bool Send(const ToExecutor& message);
   // Where the connections of its fabric go; once.
   UniqueFd TakeConnections() { return std::move(connections_); }
   // The memory of its snapshots; once.

@@ -19,10 +19,10 @@ constexpr size_t kMostLineBytes = 2048;
 
 }  // namespace
 
-OutputTail::OutputTail(UniqueFd pipe, std::string prefix, std::function<void()> ended)
+OutputTail::OutputTail(UniqueFd pipe, std::string process, std::function<void()> ended)
     : pipe_(std::move(pipe)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
-      prefix_(std::move(prefix)),
+      process_(std::move(process)),
       on_end_(std::move(ended)),
       reader_([this] { ReadLoop(); }) {}
 
@@ -30,6 +30,11 @@ OutputTail::~OutputTail() {
   const uint64_t one = 1;
   (void)!::write(stop_.get(), &one, sizeof(one));
   reader_.join();
+}
+
+void OutputTail::WorksFor(int64_t job) {
+  const MutexLock lock(mutex_);
+  job_ = job;
 }
 
 std::string OutputTail::Take(int64_t timeout_ms) {
@@ -70,7 +75,12 @@ void OutputTail::ReadLoop() {
 }
 
 void OutputTail::Add(std::string_view line) {
-  LogForeignLine(prefix_ + std::string(line));
+  LogSource source{process_, 0};
+  {
+    const MutexLock lock(mutex_);
+    source.job = job_;
+  }
+  LogForeignLine(source, line);
   const MutexLock lock(mutex_);
   lines_.emplace_back(line);
   bytes_ += line.size() + 1;

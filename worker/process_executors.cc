@@ -38,6 +38,7 @@ ExecutorSettings SettingsOf(const HostResources& resources, const ExecutorOption
   settings.controller = options.controller;
   settings.token = options.token;
   settings.log_level = LowestLogLevel();
+  settings.log_json = LogsJson();
   return settings;
 }
 

@@ -40,6 +40,7 @@ proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots
   info.address = FormatHostPort(host, data_port);
   info.host_id = options.host_id;
   info.version = proto::kVersion;
+  info.keeps_log = options.log != nullptr;
   info.actor_types = options.host_actors.types;
   info.host_memory_bytes = WholeMemoryBytes().value_or(0);
   info.disk_bytes = options.scratch.limit_bytes;

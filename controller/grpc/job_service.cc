@@ -11,8 +11,10 @@
 #include "controller/grpc/story_reactor.h"
 #include "controller/grpc/submit_check.h"
 #include "controller/grpc/watch_reactor.h"
+#include "controller/hang_text.h"
 #include "mesh/device_profile.h"
 #include "proto/convert.h"
+#include "proto/convert_logs.h"
 
 namespace meshwright::controller {
 namespace {
@@ -85,7 +87,25 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
       });
   AddReading();
   AddStories();
+  AddHang();
   AddSessions();
+}
+
+void JobServiceImpl::AddHang() {
+  AddUnary<v1::HangRequest, v1::HangReply>(
+      "/meshwright.v1.JobService/Hang", "job", "hang",
+      [this](const v1::HangRequest& request, v1::HangReply& reply, auto answer) {
+        const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
+        LookAt<HangReport>(
+            *parts_.loop,
+            [job = JobId(request.job_id()), now](const Core& core) { return core.Hang(job, now); },
+            [&request, &reply, answer](const Result<HangReport>& report) {
+              if (report.has_value()) {
+                reply.set_text(request.json() ? HangJson(*report) : FormatHang(*report));
+              }
+              answer(internal::ToStatus(report));
+            });
+      });
 }
 
 void JobServiceImpl::AddStories() {
@@ -174,7 +194,35 @@ LogServiceImpl::LogServiceImpl(CallParts parts) : LateService(std::move(parts)) 
   });
 }
 
+namespace {
+
+LogQuestion DecodeQuestion(const v1::WorkerLogRequest& request) {
+  return {request.worker(), proto::Decode(request.what()), request.kept()};
+}
+
+}  // namespace
+
+void AdminServiceImpl::AddLogs() {
+  AddUnary<v1::WorkerLogRequest, v1::WorkerLogReply>(
+      "/meshwright.v1.AdminService/WorkerLog", "admin", "worker_log",
+      [this](const v1::WorkerLogRequest& request, v1::WorkerLogReply& reply, auto answer) {
+        if (parts_.logs == nullptr) return answer(Unimplemented("this controller keeps no logs"));
+        parts_.logs->Ask(DecodeQuestion(request),
+                         [&reply, answer](const Result<LogAnswer>& log) {
+                           if (log.has_value()) {
+                             reply.set_text(log->piece.text);
+                             reply.set_next(log->piece.next);
+                             reply.set_end(log->piece.end);
+                             reply.set_live(log->live);
+                             reply.set_note(log->note);
+                           }
+                           answer(internal::ToStatus(log));
+                         });
+      });
+}
+
 AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(parts)) {
+  AddLogs();
   AddUnary<v1::WorkersRequest, v1::WorkersReply>(
       "/meshwright.v1.AdminService/Workers", "admin", "workers",
       [this](const v1::WorkersRequest& request, v1::WorkersReply& reply, auto answer) {
@@ -204,6 +252,7 @@ AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(part
             reply.set_cluster_id(summary->cluster_id);
             reply.set_term(summary->term);
             reply.set_version(proto::kVersion);
+            reply.set_unix_ms(SystemClock().UnixMs());
             reply.mutable_jobs()->insert(summary->jobs.begin(), summary->jobs.end());
             reply.mutable_workers()->insert(summary->workers.begin(), summary->workers.end());
           }

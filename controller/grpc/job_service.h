@@ -13,6 +13,7 @@ class JobServiceImpl final : public LateService {
  private:
   void AddReading();
   void AddStories();
+  void AddHang();
   void AddSessions();
 };
 
@@ -24,6 +25,9 @@ class LogServiceImpl final : public LateService {
 class AdminServiceImpl final : public LateService {
  public:
   explicit AdminServiceImpl(CallParts parts);
+
+ private:
+  void AddLogs();
 };
 
 }  // namespace meshwright::controller

@@ -25,6 +25,7 @@
 #include "controller/grpc/call_guard.h"
 #include "controller/limits.h"
 #include "controller/metrics.h"
+#include "controller/worker_logs.h"
 
 namespace meshwright::controller {
 
@@ -36,6 +37,7 @@ struct CallParts {
   CallDeadlines* deadlines = nullptr;
   Limits limits;
   RunStory* story = nullptr;  // null: nobody knows what happened in steps
+  WorkerLogs* logs = nullptr;  // null: nobody asks for logs of workers
 };
 
 // One request, one reply. `body` answers exactly once, on any thread; request and reply stay until

@@ -36,7 +36,7 @@ class GrpcServer final : public RpcServer {
   explicit GrpcServer(const RpcParts& parts)
       : limits_(parts.limits),
         local_path_(parts.local_path),
-        worker_(parts.loop, parts.token),
+        worker_(parts.loop, parts.logs, parts.token),
         job_(Calls(parts)),
         log_(Calls(parts)),
         admin_(Calls(parts)),
@@ -90,7 +90,7 @@ class GrpcServer final : public RpcServer {
  private:
   CallParts Calls(const RpcParts& parts) {
     return CallParts{parts.loop,  parts.blobs,  parts.metrics, parts.token,
-                     &deadlines_, parts.limits, parts.story};
+                     &deadlines_, parts.limits, parts.story,   parts.logs};
   }
 
   // The port is enough where the file system has no sockets.

@@ -16,6 +16,7 @@
 #include "controller/limits.h"
 #include "controller/metrics.h"
 #include "controller/weights_sink.h"
+#include "controller/worker_logs.h"
 #include "proto/job_file.h"
 
 namespace meshwright::controller {
@@ -33,6 +34,7 @@ struct RpcParts {
   CheckpointStore* checkpoints = nullptr;
   proto::ResolveFile resolve;  // null: job files are refused
   RunStory* story = nullptr;   // null: nobody knows what happened in steps
+  WorkerLogs* logs = nullptr;  // null: nobody asks for logs of workers
 };
 
 class RpcServer {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "controller/grpc/call_guard.h"
 #include "controller/grpc/stream_writer.h"
 #include "proto/convert.h"
@@ -14,11 +15,61 @@ namespace {
 
 using WorkerWriter = StreamWriter<v1::Up, v1::Down>;
 
+// Of the worker at the other end, once it has been welcomed: its lines are kept, and its log can be
+// asked for. Thread-safe.
+class SessionLog {
+ public:
+  SessionLog(WorkerLogs* logs, std::shared_ptr<WorkerWriter> writer)
+      : logs_(logs), writer_(std::move(writer)) {}
+
+  void OnRegister(const proto::Register& info) {
+    const MutexLock lock(mutex_);
+    if (name_.empty()) name_ = info.name;
+    answers_ = info.keeps_log;
+  }
+  void OnWelcome(Term term) {
+    const MutexLock lock(mutex_);
+    welcomed_ = true;
+    if (logs_ == nullptr || !answers_ || ended_) return;
+    id_ = logs_->Join(name_, [term, writer = writer_](const proto::FetchLog& fetch) {
+      writer->Push(proto::Encode(proto::DownMessage{term, fetch}));
+    });
+  }
+  // True: the message was for this.
+  bool Take(proto::UpBody& body) {
+    auto* const lines = std::get_if<proto::LogLines>(&body);
+    auto* const piece = std::get_if<proto::LogPiece>(&body);
+    if (lines == nullptr && piece == nullptr) return false;
+    if (logs_ == nullptr) return true;
+    const MutexLock lock(mutex_);
+    if (piece != nullptr && welcomed_) logs_->OnPiece(std::move(*piece));
+    if (lines != nullptr && welcomed_) logs_->Keep(name_, std::move(*lines));
+    return true;
+  }
+  void End() {
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    if (id_ != 0) logs_->Leave(name_, id_);
+  }
+
+ private:
+  WorkerLogs* const logs_;
+  const std::shared_ptr<WorkerWriter> writer_;
+  Mutex mutex_;
+  std::string name_ MW_GUARDED_BY(mutex_);
+  bool answers_ MW_GUARDED_BY(mutex_) = false;
+  bool welcomed_ MW_GUARDED_BY(mutex_) = false;
+  bool ended_ MW_GUARDED_BY(mutex_) = false;
+  uint64_t id_ MW_GUARDED_BY(mutex_) = 0;  // once it has joined
+};
+
 // The loop's end of the stream, which may outlive it.
 class WorkerPeer final : public SessionPeer {
  public:
-  explicit WorkerPeer(std::shared_ptr<WorkerWriter> writer) : writer_(std::move(writer)) {}
+  WorkerPeer(std::shared_ptr<WorkerWriter> writer, std::shared_ptr<SessionLog> log)
+      : writer_(std::move(writer)), log_(std::move(log)) {}
   void Send(proto::DownMessage message) override {
+    if (std::holds_alternative<proto::Welcome>(message.body)) log_->OnWelcome(message.term);
     for (v1::Down& piece : proto::CutToPieces(proto::Encode(message))) {
       writer_->Push(std::move(piece));
     }
@@ -27,6 +78,7 @@ class WorkerPeer final : public SessionPeer {
 
  private:
   const std::shared_ptr<WorkerWriter> writer_;
+  const std::shared_ptr<SessionLog> log_;
 };
 
 // More than what is under way to a worker of eight devices that is spoken to by as many jobs: two
@@ -42,9 +94,11 @@ WriterLimits MostToAWorker() {
 // Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
-  explicit SessionReactor(ControlLoop* loop)
-      : loop_(loop), writer_(std::make_shared<WorkerWriter>(this, MostToAWorker())) {
-    session_ = loop_->OpenSession(std::make_shared<WorkerPeer>(writer_));
+  SessionReactor(ControlLoop* loop, WorkerLogs* logs)
+      : loop_(loop),
+        writer_(std::make_shared<WorkerWriter>(this, MostToAWorker())),
+        log_(std::make_shared<SessionLog>(logs, writer_)) {
+    session_ = loop_->OpenSession(std::make_shared<WorkerPeer>(writer_, log_));
     StartRead(&incoming_);
   }
 
@@ -59,6 +113,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
 
   void OnDone() override {
     writer_->Detach();
+    log_->End();
     loop_->SessionEnded(session_, "closed by the worker or the network");
     delete this;
   }
@@ -72,12 +127,15 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
       return OkStatus();
     }
     MW_ASSIGN_OR_RETURN(proto::UpMessage message, proto::Decode(*wire));
+    if (log_->Take(message.body)) return OkStatus();
+    if (const auto* info = std::get_if<proto::Register>(&message.body)) log_->OnRegister(*info);
     loop_->FromWorker(session_, std::move(message));
     return OkStatus();
   }
 
   ControlLoop* const loop_;
   const std::shared_ptr<WorkerWriter> writer_;
+  const std::shared_ptr<SessionLog> log_;
   SessionId session_;
   proto::FrameJoiner joiner_;
   v1::Up incoming_;
@@ -91,15 +149,15 @@ class RefusedSession final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
 
 }  // namespace
 
-WorkerServiceImpl::WorkerServiceImpl(ControlLoop* loop, std::string token)
-    : loop_(loop), token_(std::move(token)) {}
+WorkerServiceImpl::WorkerServiceImpl(ControlLoop* loop, WorkerLogs* logs, std::string token)
+    : loop_(loop), logs_(logs), token_(std::move(token)) {}
 
 grpc::ServerBidiReactor<v1::Up, v1::Down>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
   if (const Status status = CheckCall(*context, token_); !status.ok()) {
     return new RefusedSession(proto::ToGrpc(status));
   }
-  return new SessionReactor(loop_);
+  return new SessionReactor(loop_, logs_);
 }
 
 }  // namespace meshwright::controller

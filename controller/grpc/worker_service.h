@@ -4,17 +4,20 @@
 #include <string>
 
 #include "controller/control_loop.h"
+#include "controller/worker_logs.h"
 #include "proto/meshwright.grpc.pb.h"
 
 namespace meshwright::controller {
 
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
-  WorkerServiceImpl(ControlLoop* loop, std::string token);
+  // logs: null: nobody asks for those of workers.
+  WorkerServiceImpl(ControlLoop* loop, WorkerLogs* logs, std::string token);
   grpc::ServerBidiReactor<v1::Up, v1::Down>* Session(grpc::CallbackServerContext* context) override;
 
  private:
   ControlLoop* loop_;
+  WorkerLogs* logs_;
   std::string token_;
 };
 

@@ -14,10 +14,13 @@ export class Worker {
     this.facts = h('div', {class: 'scroll'});
     this.devices = h('div', {class: 'scroll'});
     this.events = h('ol', {class: 'events'});
+    this.log = h('pre', {class: 'log', tabindex: 0, role: 'region', 'aria-label': 'The last lines of its log'});
+    this.logNote = h('p', {class: 'why wide', hidden: true});
     this.profile = h('pre', {class: 'log', tabindex: 0, role: 'region', 'aria-label': 'What its devices measured of themselves'});
     this.element = h('div', {class: 'page'}, h('div', {class: 'head'}, h('div', {class: 'row'}, h('h1', {}, name), this.pill), this.note),
       h('div', {class: 'halves'}, card('Devices and what runs on them', this.devices), card('About it', this.facts)),
       card('Events that name it', this.events),
+      card('Log', this.logNote, this.log),
       h('section', {class: 'card'}, h('details', {}, h('summary', {}, 'What its devices measured of themselves'), this.profile)));
     this.timer = setInterval(() => this.load().catch(() => {}), kLookMs);
   }
@@ -35,6 +38,16 @@ export class Worker {
   }
 
   show() {}
+
+  // The last lines; who has scrolled up to read is left where they are.
+  async loadLog() {
+    const log = await get(`workers/${encodeURIComponent(this.name)}/log?lines=200`).catch(() => null);
+    put(this.logNote, log ? log.note : 'It has said nothing yet.');
+    this.logNote.hidden = Boolean(log) && !log.note;
+    const atEnd = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - 4;
+    put(this.log, log ? log.lines.join('\n') : '');
+    if (atEnd) this.log.scrollTop = this.log.scrollHeight;
+  }
 
   async load() {
     if (document.hidden) return;
@@ -55,6 +68,7 @@ export class Worker {
     const own = events.filter((event) => event.text.split(/[^\w.-]+/).includes(this.name));
     this.events.replaceChildren(...eventItems(own.slice(-50)));
     if (own.length === 0) this.events.append(h('li', {class: 'empty'}, 'None of the last 1,000 events.'));
+    await this.loadLog();
     put(this.profile, worker.device_profile || 'Nothing: it was started without a profile.');
   }
 }

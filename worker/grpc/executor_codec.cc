@@ -59,6 +59,7 @@ void Put(const ExecutorSettings& settings, v1::ToExecutor& wire) {
   out.set_controller(settings.controller);
   out.set_token(settings.token);
   out.set_log_level(static_cast<int32_t>(settings.log_level));
+  out.set_log_json(settings.log_json);
 }
 
 void Put(const proto::DownBody& body, v1::ToExecutor& wire) {
@@ -109,6 +110,7 @@ ExecutorSettings Get(const v1::ExecutorSettings& wire) {
   settings.controller = wire.controller();
   settings.token = wire.token();
   settings.log_level = static_cast<LogLevel>(wire.log_level());
+  settings.log_json = wire.log_json();
   return settings;
 }
 

@@ -419,7 +419,7 @@ class DataStream(_message.Message):
     def __init__(self, name: _Optional[str] = ..., records: bool = ..., files: _Optional[_Iterable[_Union[FileRef, _Mapping]]] = ..., fields: _Optional[_Iterable[_Union[DataField, _Mapping]]] = ..., validation_fraction: _Optional[float] = ..., actor: _Optional[_Union[ActorSource, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[DataPart, _Mapping]]] = ..., validation_parts: _Optional[_Iterable[_Union[DataPart, _Mapping]]] = ...) -> None: ...
 
 class Down(_message.Message):
-    __slots__ = ["abort_mesh", "actor_message", "commit_checkpoint", "connect", "copy_snapshot", "drained", "drop_snapshots", "launch", "load_mesh", "piece", "query_snapshots", "read_tensors", "release_mesh", "restore_state", "save_state", "save_weights", "spawn_actor", "stop_actor", "term", "welcome", "write_tensors"]
+    __slots__ = ["abort_mesh", "actor_message", "commit_checkpoint", "connect", "copy_snapshot", "drained", "drop_snapshots", "fetch_log", "launch", "load_mesh", "piece", "query_snapshots", "read_tensors", "release_mesh", "restore_state", "save_state", "save_weights", "spawn_actor", "stop_actor", "term", "welcome", "write_tensors"]
     ABORT_MESH_FIELD_NUMBER: _ClassVar[int]
     ACTOR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
@@ -427,6 +427,7 @@ class Down(_message.Message):
     COPY_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     DROP_SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_LOG_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
     LOAD_MESH_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
@@ -448,6 +449,7 @@ class Down(_message.Message):
     copy_snapshot: CopySnapshot
     drained: Drained
     drop_snapshots: DropSnapshots
+    fetch_log: FetchLog
     launch: Launch
     load_mesh: LoadMesh
     piece: Frame
@@ -462,7 +464,7 @@ class Down(_message.Message):
     term: int
     welcome: Welcome
     write_tensors: WriteTensors
-    def __init__(self, term: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., load_mesh: _Optional[_Union[LoadMesh, _Mapping]] = ..., connect: _Optional[_Union[Connect, _Mapping]] = ..., launch: _Optional[_Union[Launch, _Mapping]] = ..., save_weights: _Optional[_Union[SaveWeights, _Mapping]] = ..., abort_mesh: _Optional[_Union[AbortMesh, _Mapping]] = ..., release_mesh: _Optional[_Union[ReleaseMesh, _Mapping]] = ..., read_tensors: _Optional[_Union[ReadTensors, _Mapping]] = ..., write_tensors: _Optional[_Union[WriteTensors, _Mapping]] = ..., spawn_actor: _Optional[_Union[SpawnActor, _Mapping]] = ..., actor_message: _Optional[_Union[ActorMessage, _Mapping]] = ..., stop_actor: _Optional[_Union[StopActor, _Mapping]] = ..., piece: _Optional[_Union[Frame, _Mapping]] = ..., save_state: _Optional[_Union[SaveState, _Mapping]] = ..., restore_state: _Optional[_Union[RestoreState, _Mapping]] = ..., commit_checkpoint: _Optional[_Union[CommitCheckpoint, _Mapping]] = ..., query_snapshots: _Optional[_Union[QuerySnapshots, _Mapping]] = ..., drop_snapshots: _Optional[_Union[DropSnapshots, _Mapping]] = ..., copy_snapshot: _Optional[_Union[CopySnapshot, _Mapping]] = ..., drained: _Optional[_Union[Drained, _Mapping]] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., load_mesh: _Optional[_Union[LoadMesh, _Mapping]] = ..., connect: _Optional[_Union[Connect, _Mapping]] = ..., launch: _Optional[_Union[Launch, _Mapping]] = ..., save_weights: _Optional[_Union[SaveWeights, _Mapping]] = ..., abort_mesh: _Optional[_Union[AbortMesh, _Mapping]] = ..., release_mesh: _Optional[_Union[ReleaseMesh, _Mapping]] = ..., read_tensors: _Optional[_Union[ReadTensors, _Mapping]] = ..., write_tensors: _Optional[_Union[WriteTensors, _Mapping]] = ..., spawn_actor: _Optional[_Union[SpawnActor, _Mapping]] = ..., actor_message: _Optional[_Union[ActorMessage, _Mapping]] = ..., stop_actor: _Optional[_Union[StopActor, _Mapping]] = ..., piece: _Optional[_Union[Frame, _Mapping]] = ..., save_state: _Optional[_Union[SaveState, _Mapping]] = ..., restore_state: _Optional[_Union[RestoreState, _Mapping]] = ..., commit_checkpoint: _Optional[_Union[CommitCheckpoint, _Mapping]] = ..., query_snapshots: _Optional[_Union[QuerySnapshots, _Mapping]] = ..., drop_snapshots: _Optional[_Union[DropSnapshots, _Mapping]] = ..., copy_snapshot: _Optional[_Union[CopySnapshot, _Mapping]] = ..., drained: _Optional[_Union[Drained, _Mapping]] = ..., fetch_log: _Optional[_Union[FetchLog, _Mapping]] = ...) -> None: ...
 
 class Drained(_message.Message):
     __slots__ = []
@@ -509,6 +511,21 @@ class FaultToleranceSpec(_message.Message):
     snapshot_every: int
     stall_s: int
     def __init__(self, enable: bool = ..., max_recoveries: _Optional[int] = ..., elastic: _Optional[str] = ..., min_devices: _Optional[int] = ..., max_wait_for_spare_s: _Optional[int] = ..., stall_s: _Optional[int] = ..., snapshot_every: _Optional[int] = ..., copies: _Optional[int] = ..., orphan_grace_s: _Optional[int] = ...) -> None: ...
+
+class FetchLog(_message.Message):
+    __slots__ = ["ask", "job_id", "lines", "most_bytes", "since_unix_ms"]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    ask: int
+    job_id: int
+    lines: int
+    most_bytes: int
+    since_unix_ms: int
+    def __init__(self, ask: _Optional[int] = ..., lines: _Optional[int] = ..., since_unix_ms: _Optional[int] = ..., job_id: _Optional[int] = ..., most_bytes: _Optional[int] = ..., **kwargs) -> None: ...
 
 class FileChunk(_message.Message):
     __slots__ = ["data"]
@@ -583,6 +600,20 @@ class GroupMarks(_message.Message):
     entered: int
     name: str
     def __init__(self, name: _Optional[str] = ..., entered: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
+
+class HangReply(_message.Message):
+    __slots__ = ["text"]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: bytes
+    def __init__(self, text: _Optional[bytes] = ...) -> None: ...
+
+class HangRequest(_message.Message):
+    __slots__ = ["job_id", "json"]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    json: bool
+    def __init__(self, job_id: _Optional[int] = ..., json: bool = ...) -> None: ...
 
 class HasBlobReply(_message.Message):
     __slots__ = ["present", "size_bytes"]
@@ -906,6 +937,30 @@ class LogChunk(_message.Message):
     lines: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, lines: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class LogLines(_message.Message):
+    __slots__ = ["dropped", "lines"]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    dropped: int
+    lines: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, lines: _Optional[_Iterable[bytes]] = ..., dropped: _Optional[int] = ...) -> None: ...
+
+class LogPiece(_message.Message):
+    __slots__ = ["ask", "code", "end", "message", "next", "text"]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ask: int
+    code: int
+    end: bool
+    message: str
+    next: int
+    text: bytes
+    def __init__(self, ask: _Optional[int] = ..., text: _Optional[bytes] = ..., next: _Optional[int] = ..., end: bool = ..., code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
 class Member(_message.Message):
     __slots__ = ["address", "host_id", "process_id", "worker"]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -1187,7 +1242,7 @@ class RecordRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., steps: _Optional[_Union[StepRange, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host_cores", "host_id", "host_memory_bytes", "incarnation", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "protocol_major", "protocol_minor", "threads_per_device", "version"]
+    __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host_cores", "host_id", "host_memory_bytes", "incarnation", "keeps_log", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "protocol_major", "protocol_minor", "threads_per_device", "version"]
     ACTOR_TYPES_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -1203,6 +1258,7 @@ class Register(_message.Message):
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_LOG_FIELD_NUMBER: _ClassVar[int]
     MAX_TERM_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MESHES_FIELD_NUMBER: _ClassVar[int]
@@ -1227,6 +1283,7 @@ class Register(_message.Message):
     host_id: str
     host_memory_bytes: int
     incarnation: int
+    keeps_log: bool
     max_term: int
     memory_bytes: int
     meshes: _containers.RepeatedCompositeFieldContainer[HeldMesh]
@@ -1236,7 +1293,7 @@ class Register(_message.Message):
     protocol_minor: int
     threads_per_device: int
     version: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., host_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol_major: _Optional[int] = ..., protocol_minor: _Optional[int] = ..., metrics_address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., max_term: _Optional[int] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., cpus: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., actor_types: _Optional[_Iterable[str]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., meshes: _Optional[_Iterable[_Union[HeldMesh, _Mapping]]] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., host_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol_major: _Optional[int] = ..., protocol_minor: _Optional[int] = ..., metrics_address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., max_term: _Optional[int] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., cpus: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., actor_types: _Optional[_Iterable[str]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., meshes: _Optional[_Iterable[_Union[HeldMesh, _Mapping]]] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., keeps_log: bool = ...) -> None: ...
 
 class ReleaseMesh(_message.Message):
     __slots__ = ["mesh_gen"]
@@ -1471,7 +1528,7 @@ class StartPoint(_message.Message):
     def __init__(self, checkpoint: _Optional[_Union[FolderRef, _Mapping]] = ..., step: _Optional[int] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StateReply(_message.Message):
-    __slots__ = ["cluster_id", "jobs", "term", "version", "workers"]
+    __slots__ = ["cluster_id", "jobs", "term", "unix_ms", "version", "workers"]
     class JobsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1489,14 +1546,16 @@ class StateReply(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     jobs: _containers.ScalarMap[str, int]
     term: int
+    unix_ms: int
     version: str
     workers: _containers.ScalarMap[str, int]
-    def __init__(self, cluster_id: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[str] = ..., jobs: _Optional[_Mapping[str, int]] = ..., workers: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., term: _Optional[int] = ..., version: _Optional[str] = ..., jobs: _Optional[_Mapping[str, int]] = ..., workers: _Optional[_Mapping[str, int]] = ..., unix_ms: _Optional[int] = ...) -> None: ...
 
 class StateRequest(_message.Message):
     __slots__ = []
@@ -1739,7 +1798,7 @@ class TrainSpec(_message.Message):
     def __init__(self, global_batch: _Optional[int] = ..., sequence: _Optional[int] = ..., steps: _Optional[int] = ..., seed: _Optional[int] = ..., steps_per_launch: _Optional[int] = ..., log_every: _Optional[int] = ..., validate_every: _Optional[int] = ..., validation_batches: _Optional[int] = ..., compile: bool = ..., compute_dtype: _Optional[str] = ..., tf32: bool = ..., gradient_dtype: _Optional[str] = ..., loss_scale: _Optional[float] = ..., loss_scale_window: _Optional[int] = ..., early_stop_patience: _Optional[int] = ..., early_stop_metric: _Optional[str] = ...) -> None: ...
 
 class Up(_message.Message):
-    __slots__ = ["actor_event", "actor_reply", "checkpoint_committed", "comm_up", "heartbeat", "launch_done", "leave", "loaded", "mesh_error", "mesh_released", "piece", "register", "resume_mesh", "snapshot_copied", "snapshots_held", "state_saved", "term", "weights_saved"]
+    __slots__ = ["actor_event", "actor_reply", "checkpoint_committed", "comm_up", "heartbeat", "launch_done", "leave", "loaded", "log_lines", "log_piece", "mesh_error", "mesh_released", "piece", "register", "resume_mesh", "snapshot_copied", "snapshots_held", "state_saved", "term", "weights_saved"]
     ACTOR_EVENT_FIELD_NUMBER: _ClassVar[int]
     ACTOR_REPLY_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_COMMITTED_FIELD_NUMBER: _ClassVar[int]
@@ -1748,6 +1807,8 @@ class Up(_message.Message):
     LAUNCH_DONE_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
     LOADED_FIELD_NUMBER: _ClassVar[int]
+    LOG_LINES_FIELD_NUMBER: _ClassVar[int]
+    LOG_PIECE_FIELD_NUMBER: _ClassVar[int]
     MESH_ERROR_FIELD_NUMBER: _ClassVar[int]
     MESH_RELEASED_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
@@ -1766,6 +1827,8 @@ class Up(_message.Message):
     launch_done: LaunchDone
     leave: Leave
     loaded: Loaded
+    log_lines: LogLines
+    log_piece: LogPiece
     mesh_error: MeshError
     mesh_released: MeshReleased
     piece: Frame
@@ -1776,7 +1839,7 @@ class Up(_message.Message):
     state_saved: StateSaved
     term: int
     weights_saved: WeightsSaved
-    def __init__(self, term: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., comm_up: _Optional[_Union[CommUp, _Mapping]] = ..., launch_done: _Optional[_Union[LaunchDone, _Mapping]] = ..., weights_saved: _Optional[_Union[WeightsSaved, _Mapping]] = ..., mesh_released: _Optional[_Union[MeshReleased, _Mapping]] = ..., mesh_error: _Optional[_Union[MeshError, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., actor_reply: _Optional[_Union[ActorReply, _Mapping]] = ..., actor_event: _Optional[_Union[ActorEvent, _Mapping]] = ..., piece: _Optional[_Union[Frame, _Mapping]] = ..., state_saved: _Optional[_Union[StateSaved, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., snapshots_held: _Optional[_Union[SnapshotsHeld, _Mapping]] = ..., snapshot_copied: _Optional[_Union[SnapshotCopied, _Mapping]] = ..., resume_mesh: _Optional[_Union[ResumeMesh, _Mapping]] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., loaded: _Optional[_Union[Loaded, _Mapping]] = ..., comm_up: _Optional[_Union[CommUp, _Mapping]] = ..., launch_done: _Optional[_Union[LaunchDone, _Mapping]] = ..., weights_saved: _Optional[_Union[WeightsSaved, _Mapping]] = ..., mesh_released: _Optional[_Union[MeshReleased, _Mapping]] = ..., mesh_error: _Optional[_Union[MeshError, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., actor_reply: _Optional[_Union[ActorReply, _Mapping]] = ..., actor_event: _Optional[_Union[ActorEvent, _Mapping]] = ..., piece: _Optional[_Union[Frame, _Mapping]] = ..., state_saved: _Optional[_Union[StateSaved, _Mapping]] = ..., checkpoint_committed: _Optional[_Union[CheckpointCommitted, _Mapping]] = ..., snapshots_held: _Optional[_Union[SnapshotsHeld, _Mapping]] = ..., snapshot_copied: _Optional[_Union[SnapshotCopied, _Mapping]] = ..., resume_mesh: _Optional[_Union[ResumeMesh, _Mapping]] = ..., log_lines: _Optional[_Union[LogLines, _Mapping]] = ..., log_piece: _Optional[_Union[LogPiece, _Mapping]] = ...) -> None: ...
 
 class WatchHostActor(_message.Message):
     __slots__ = ["id", "ref"]
@@ -1805,19 +1868,21 @@ class WeightsSaved(_message.Message):
     def __init__(self, mesh_gen: _Optional[int] = ..., error: _Optional[_Union[RuntimeError, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ["cluster_id", "heartbeat_ms", "meshes", "worker_lost_ms"]
+    __slots__ = ["cluster_id", "heartbeat_ms", "meshes", "takes_logs", "worker_lost_ms"]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     MESHES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_LOGS_FIELD_NUMBER: _ClassVar[int]
     WORKER_LOST_MS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     heartbeat_ms: int
     meshes: _containers.RepeatedScalarFieldContainer[int]
+    takes_logs: bool
     worker_lost_ms: int
-    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., worker_lost_ms: _Optional[int] = ..., meshes: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., worker_lost_ms: _Optional[int] = ..., meshes: _Optional[_Iterable[int]] = ..., takes_logs: bool = ...) -> None: ...
 
 class WorkerInfo(_message.Message):
-    __slots__ = ["address", "busy_devices", "checkpoint_roots", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host", "host_cores", "host_memory_bytes", "last_seen_s", "memory_bytes", "metrics_address", "name", "note", "state", "threads_per_device"]
+    __slots__ = ["address", "busy_devices", "checkpoint_roots", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host", "host_cores", "host_memory_bytes", "last_seen_s", "memory_bytes", "metrics_address", "name", "note", "state", "threads_per_device", "version"]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     BUSY_DEVICES_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -1837,6 +1902,7 @@ class WorkerInfo(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     THREADS_PER_DEVICE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     address: str
     busy_devices: int
     checkpoint_roots: _containers.RepeatedCompositeFieldContainer[DataRoot]
@@ -1856,7 +1922,32 @@ class WorkerInfo(_message.Message):
     note: str
     state: str
     threads_per_device: int
-    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., devices: _Optional[int] = ..., busy_devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., metrics_address: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., note: _Optional[str] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
+    version: str
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., devices: _Optional[int] = ..., busy_devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., metrics_address: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., note: _Optional[str] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class WorkerLogReply(_message.Message):
+    __slots__ = ["end", "live", "next", "note", "text"]
+    END_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    end: bool
+    live: bool
+    next: int
+    note: str
+    text: bytes
+    def __init__(self, text: _Optional[bytes] = ..., next: _Optional[int] = ..., end: bool = ..., live: bool = ..., note: _Optional[str] = ...) -> None: ...
+
+class WorkerLogRequest(_message.Message):
+    __slots__ = ["kept", "what", "worker"]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    kept: bool
+    what: FetchLog
+    worker: str
+    def __init__(self, worker: _Optional[str] = ..., what: _Optional[_Union[FetchLog, _Mapping]] = ..., kept: bool = ...) -> None: ...
 
 class WorkersReply(_message.Message):
     __slots__ = ["truncated", "workers"]

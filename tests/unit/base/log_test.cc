@@ -40,6 +40,28 @@ TEST_F(LogTest, TextLinesHaveTimeLevelRoomAndMessage) {
       << lines_[0];
 }
 
+TEST_F(LogTest, LinesOfOtherProcessesAreMarkedAndWhatIsNoLineOfALogIsAWarning) {
+  ASSERT_TRUE(InitLog({.to_stderr = false}).ok());
+  LogForeignLine({"executor 7", 3}, "2026-03-01T12:00:00.000Z info  worker: ready");
+  LogForeignLine({"executor 7", 0}, "double free or corruption");
+  EXPECT_EQ(lines_, (std::vector<std::string>{
+                        "executor 7 of job 3 | 2026-03-01T12:00:00.000Z info  worker: ready",
+                        "executor 7 | double free or corruption"}));
+  EXPECT_EQ(levels_, (std::vector<LogLevel>{LogLevel::kInfo, LogLevel::kWarn}));
+}
+
+TEST_F(LogTest, LinesOfOtherProcessesAreJsonWhereItsOwnAre) {
+  ASSERT_TRUE(InitLog({.json = true, .to_stderr = false}).ok());
+  LogForeignLine({"executor 7", 3}, R"({"time":"2026-03-01T12:00:00.000Z","level":"error"})");
+  LogForeignLine({"executor 7", 3}, "a \"crash\"");
+  ASSERT_EQ(lines_.size(), 2U);
+  EXPECT_EQ(lines_[0], R"({"process":"executor 7","job":3,"time":"2026-03-01T12:00:00.000Z",)"
+                       R"("level":"error"})");
+  EXPECT_EQ(levels_[0], LogLevel::kError);
+  EXPECT_TRUE(lines_[1].starts_with(R"({"process":"executor 7","job":3,"time":")")) << lines_[1];
+  EXPECT_TRUE(lines_[1].ends_with(R"("level":"warn","message":"a \"crash\""})")) << lines_[1];
+}
+
 TEST_F(LogTest, RoomIsTheFolderOfTheCallingFile) {
   ASSERT_TRUE(InitLog({.to_stderr = false}).ok());
   LogInfo("here");

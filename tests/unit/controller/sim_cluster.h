@@ -123,6 +123,7 @@ class SimCluster {
   // ---- what is seen ----
   proto::JobInfo Info(int64_t job) const;
   const Core& core() const { return *core_; }
+  Now now() const { return Now{now_ms_, 1'700'000'000'000 + now_ms_}; }
   int64_t core_ns() const { return core_ns_; }  // real time that starts and steps of the core took
   MemoryDisk& disk() { return *disk_; }
   const std::vector<proto::StepMetrics>& steps(int64_t job) { return steps_[job]; }
@@ -208,7 +209,6 @@ class SimCluster {
   void OnWelcome(SimWorker& worker, const proto::DownMessage& message);
   void Drop(SimWorker& worker, uint64_t gen);
   void CheckLaunch(const proto::DownBody& told);
-  Now now() const { return Now{now_ms_, 1'700'000'000'000 + now_ms_}; }
 
   CoreOptions options_;
   uint64_t seed_;

@@ -22,6 +22,7 @@ class FakeCluster final : public Cluster {
   std::map<std::string, std::string> files;  // "7/plan.svg"
   std::vector<std::pair<int64_t, JobOrder>> orders;
   Status refuses;
+  controller::LogQuestion asked;
   size_t most_steps = 10'000;  // in an answer
 
   void AddJob(int64_t id, proto::JobState job_state) {
@@ -92,6 +93,16 @@ class FakeCluster final : public Cluster {
     if (found == files.end()) return Fail(NotFound(name));
     const std::string& text = found->second;
     return text.substr(text.size() - std::min(text.size(), static_cast<size_t>(most)));
+  }
+  Result<controller::LogAnswer> WorkerLog(const controller::LogQuestion& question) override {
+    asked = question;
+    const auto found = files.find(question.worker + "/log");
+    if (found == files.end()) return Fail(NotFound("no log of " + question.worker));
+    return controller::LogAnswer{{found->second, 77, true}, !question.kept, ""};
+  }
+  Result<std::string> Hang(int64_t job) override {
+    MW_TRY(Job(job));
+    return std::string("{\"stalled\":false}\n");
   }
   Status Order(int64_t job, JobOrder order) override {
     if (!refuses.ok()) return refuses;

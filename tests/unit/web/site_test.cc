@@ -153,6 +153,24 @@ TEST_F(SiteTest, WorkersHistoryAndConfiguration) {
   EXPECT_EQ(Get("/api/v1/events?limit=1")[0]["text"], "w0 joined");
 }
 
+TEST_F(SiteTest, AWorkersLogComesInPieces) {
+  cluster_->files["w0/log"] = "one\ntwo\n";
+  const Json log = Get("/api/v1/workers/w0/log?lines=50&from=12&job=7&kept=1");
+  EXPECT_EQ(log["lines"], Json::parse(R"(["one","two"])"));
+  EXPECT_EQ(log["next"], 77);
+  EXPECT_EQ(log["live"], false);
+  EXPECT_EQ(cluster_->asked.what.lines, 50);
+  EXPECT_EQ(cluster_->asked.what.from, 12);
+  EXPECT_EQ(cluster_->asked.what.job, 7);
+  EXPECT_TRUE(cluster_->asked.kept);
+  EXPECT_EQ(Get("/api/v1/workers/w0/log")["live"], true);
+  EXPECT_EQ(cluster_->asked.what.from, -1) << "the last lines, where no position is said";
+  EXPECT_EQ(cluster_->asked.what.lines, 200);
+  EXPECT_EQ(Ask("GET", "/api/v1/workers/w9/log").code, 404);
+  EXPECT_EQ(Get("/api/v1/jobs/7/hang")["stalled"], false);
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/8/hang").code, 404);
+}
+
 TEST_F(SiteTest, WhatIsNotThereIsSaidWithItsCode) {
   for (const char* path :
        {"/x", "/../state.db", "/api/v1/x", "/api/v1/", "/api/v1/jobs/8", "/api/v1/jobs/8/plan",

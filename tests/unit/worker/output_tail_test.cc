@@ -23,7 +23,7 @@ class OutputTailTest : public ::testing::Test {
     EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
     write_end_ = UniqueFd(ends[1]);
     tail_ =
-        std::make_unique<OutputTail>(UniqueFd(ends[0]), "child | ", [this] { ended_.set_value(); });
+        std::make_unique<OutputTail>(UniqueFd(ends[0]), "child", [this] { ended_.set_value(); });
   }
   void Print(const std::string& text) {
     ASSERT_TRUE(WriteAll(write_end_.get(), text, "a pipe").ok());
