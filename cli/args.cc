@@ -58,6 +58,8 @@ struct Storage {
   WaitArgs wait;
   TimelineArgs timeline;
   WhyArgs why;
+  RecordsArgs records;
+  CompareArgs compare;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VerifyArgs verify;
@@ -366,6 +368,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "wait") return s.wait;
   if (name == "timeline") return s.timeline;
   if (name == "why") return s.why;
+  if (name == "records") return s.records;
+  if (name == "compare") return s.compare;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
   if (name == "verify") return s.verify;
@@ -424,7 +428,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
       "up",       "status",     "submit",    "jobs",    "logs",    "wait",     "cancel",
       "plan",     "verify",     "pause",     "resume",  "predict", "generate", "eval",
-      "evaluate", "checkpoint", "tokenizer", "adapter", "why"};
+      "evaluate", "checkpoint", "tokenizer", "adapter", "why",     "records",  "compare"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -476,6 +480,8 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval,
                 storage.evaluate, storage.checkpoint, storage.logs, storage.cancel, storage.pause,
                 storage.resume, storage.wait, storage.timeline, storage.why});
+  AddRecords(app, storage.records);
+  AddCompare(app, storage.compare);
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "cli/adapter_args.h"
+#include "cli/record_args.h"
 #include "cli/text_args.h"
 
 namespace meshwright::cli {
@@ -244,7 +245,7 @@ using CommandArgs =
                  PredictArgs, GenerateArgs, ChatArgs, EvalArgs, EvaluateArgs, CheckpointArgs,
                  JobsArgs, LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
                  PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs,
-                 TimelineArgs, WhyArgs>;
+                 TimelineArgs, WhyArgs, RecordsArgs, CompareArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -27,6 +27,8 @@ int RunResume(const ResumeArgs& args, const GlobalArgs& global);
 int RunWait(const WaitArgs& args, const GlobalArgs& global);
 int RunTimeline(const TimelineArgs& args, const GlobalArgs& global);
 int RunWhy(const WhyArgs& args, const GlobalArgs& global);
+int RunRecords(const RecordsArgs& args, const GlobalArgs& global);
+int RunCompare(const CompareArgs& args, const GlobalArgs& global);
 int RunStatus(const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);

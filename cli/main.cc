@@ -31,6 +31,8 @@ struct JobDispatch {
   int operator()(const WaitArgs& args) const { return RunWait(args, global); }
   int operator()(const TimelineArgs& args) const { return RunTimeline(args, global); }
   int operator()(const WhyArgs& args) const { return RunWhy(args, global); }
+  int operator()(const RecordsArgs& args) const { return RunRecords(args, global); }
+  int operator()(const CompareArgs& args) const { return RunCompare(args, global); }
 };
 
 // And all others.

@@ -14,22 +14,16 @@
 #include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/resume.h"
+#include "cli/run_history.h"
 #include "client/data_files.h"
 #include "config/job_config.h"
 #include "data/roots.h"
-#include "ir/schema.h"
+#include "report/run_records.h"
 
 namespace meshwright::cli {
 namespace {
 
 using client::Client;
-
-// Forward plus backward: the gradient of a contraction costs two of its size.
-double FlopsPerStep(const ir::Graph& loss) {
-  double flops = 0;
-  for (const ir::Node& node : loss.nodes) flops += ir::CostOf(loss, node).flops;
-  return 3 * flops;
-}
 
 void PrintEach(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
@@ -89,11 +83,12 @@ void PrintSubmitted(int64_t id, const ir::JobRequest& request, const std::string
 // What a watcher of a job does with its updates.
 class Follower {
  public:
-  Follower(const SubmitArgs& args, StepPrinter printer, bool json)
-      : args_(args), printer_(printer), json_(json) {}
+  Follower(const SubmitArgs& args, StepPrinter printer, bool json, std::string records)
+      : args_(args), printer_(printer), json_(json), records_(std::move(records)) {}
 
   // Before the job is submitted: a record that cannot be written must not cost a run.
   Status OpenRecord() {
+    MW_TRY(records_.Prepare());
     if (args_.record.empty()) return OkStatus();
     const int fd = ::open(args_.record.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return OsError(errno, fmt::format("cannot write --record {}", args_.record));
@@ -109,8 +104,18 @@ class Follower {
     return OsError(errno, fmt::format("cannot empty --record {}", args_.record));
   }
 
-  void OnUpdate(const client::JobUpdate& update) {
+  // Of a job that nobody follows.
+  void PrintWhoRecords(int64_t id) const {
+    if (records_.folder().empty()) return;
+    fmt::print(stderr,
+               "note: metrics.tensorboard_dir is written by who follows the job: `meshwright "
+               "records {} --follow --to {}`\n",
+               id, records_.folder());
+  }
+
+  void OnUpdate(const client::JobUpdate& update, const ir::JobRequest& request) {
     if (!json_) PrintEvents(update);
+    records_.OnUpdate(update, request);
     printer_.SetPlanned(update.info);
     for (const client::StepMetrics& step : update.steps) {
       const std::string text = printer_.Add(step);
@@ -134,6 +139,7 @@ class Follower {
   const SubmitArgs& args_;
   StepPrinter printer_;
   const bool json_;
+  LiveRecords records_;
   std::string layout_;
   std::unique_ptr<std::FILE, Close> record_;
 };
@@ -143,18 +149,30 @@ Result<int> Send(Client& client, const SubmitArgs& args, const GlobalArgs& globa
                  const ir::JobRequest& request, const std::string& summary, Follower& follower) {
   MW_ASSIGN_OR_RETURN(const int64_t id, client.Submit(request));
   PrintSubmitted(id, request, summary, global.json);
-  if (args.no_wait) return kExitOk;
+  if (args.no_wait) {
+    follower.PrintWhoRecords(id);
+    return kExitOk;
+  }
   MW_TRY(follower.StartRecord());
   return FollowJob(client, {.job_id = id, .timeout_s = args.timeout_s, .json = global.json},
-                   [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
+                   [&](const client::JobUpdate& update) { follower.OnUpdate(update, request); });
 }
 
 StepPrinter PrinterOf(const ir::JobRequest& request, const GlobalArgs& global) {
   return StepPrinter({.steps = request.train.steps,
                       .log_every = request.train.log_every,
-                      .flops_per_step = FlopsPerStep(request.main().graph),
+                      .flops_per_step = report::TrainingFlops(request),
                       .color = UseColor(global.color),
                       .json = global.json});
+}
+
+// Where the configuration that a job was made of has its records written.
+std::string RecordsOf(const ir::JobRequest& request) {
+  if (request.config_text.empty()) return "";
+  config::ConfigSource source;
+  source.text = request.config_text;
+  const auto config = config::ParseJobConfig(source);
+  return config.has_value() ? config->tensorboard_dir : "";
 }
 
 // The job of a checkpoint, which brings its data and its model.
@@ -164,7 +182,7 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_ASSIGN_OR_RETURN(ir::JobRequest request, JobAgain(*resumed, args));
   GoOn(*resumed, args, request);
-  Follower follower(args, PrinterOf(request, global), global.json);
+  Follower follower(args, PrinterOf(request, global), global.json, RecordsOf(request));
   MW_TRY(follower.OpenRecord());
   return Send(*client, args, global, request, "", follower);
 }
@@ -183,7 +201,7 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
   MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
-  Follower follower(args, PrinterOf(prepared.request, global), global.json);
+  Follower follower(args, PrinterOf(prepared.request, global), global.json, config.tensorboard_dir);
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));

@@ -185,9 +185,7 @@ uint32_t Crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-uint32_t MaskedCrc32c(std::string_view bytes) {
-  return std::rotr(Crc32c(bytes), 15) + 0xa282ead8u;
-}
+uint32_t MaskedCrc32c(std::string_view bytes) { return std::rotr(Crc32c(bytes), 15) + 0xa282ead8u; }
 
 std::string FormatEvent(const Event& event) {
   std::string data;
@@ -207,8 +205,8 @@ Result<std::vector<Event>> ParseEvents(std::string_view bytes) {
   std::vector<Event> events;
   size_t begin = 0;
   const auto damaged = [&](const char* what) {
-    return Fail(DataLoss(
-        fmt::format("event file: the {} of the record at byte {} is wrong", what, begin)));
+    return Fail(
+        DataLoss(fmt::format("event file: the {} of the record at byte {} is wrong", what, begin)));
   };
   for (;;) {
     const std::string_view rest = bytes.substr(begin);
