@@ -18,7 +18,7 @@
 #include "client/data_files.h"
 #include "config/job_config.h"
 #include "data/roots.h"
-#include "report/run_records.h"
+#include "ir/training_flops.h"
 
 namespace meshwright::cli {
 namespace {
@@ -161,7 +161,7 @@ Result<int> Send(Client& client, const SubmitArgs& args, const GlobalArgs& globa
 StepPrinter PrinterOf(const ir::JobRequest& request, const GlobalArgs& global) {
   return StepPrinter({.steps = request.train.steps,
                       .log_every = request.train.log_every,
-                      .flops_per_step = report::TrainingFlops(request),
+                      .flops_per_step = ir::TrainingFlops(request),
                       .color = UseColor(global.color),
                       .json = global.json});
 }
@@ -171,6 +171,7 @@ std::string RecordsOf(const ir::JobRequest& request) {
   if (request.config_text.empty()) return "";
   config::ConfigSource source;
   source.text = request.config_text;
+  source.environment_names = {};
   const auto config = config::ParseJobConfig(source);
   return config.has_value() ? config->tensorboard_dir : "";
 }

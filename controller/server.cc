@@ -16,6 +16,7 @@
 #include "controller/await.h"
 #include "controller/checkpoint_store.h"
 #include "controller/control_loop.h"
+#include "controller/fleet_metrics.h"
 #include "controller/grpc/rpc_server.h"
 #include "controller/server_impl.h"
 #include "search/find_layout.h"
@@ -109,6 +110,7 @@ class ServerImpl final : public ServerWithCounters {
     loop_ = std::make_unique<ControlLoop>(core, std::move(parts));
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
+    StartFleetMetrics(root.empty() ? dir_->checkpoints_dir() : root);
     MW_ASSIGN_OR_RETURN(
         rpc_,
         RpcServer::Start(options.bind, options.port,
@@ -167,6 +169,22 @@ class ServerImpl final : public ServerWithCounters {
     return std::max(known, last) + 1;
   }
 
+  // At each scrape.
+  void StartFleetMetrics(const std::string& checkpoint_root) {
+    fleet_ = std::make_unique<FleetMetrics>(registry_, *metrics_);
+    const std::vector<DiskView> disks = {{"state", dir_->root()}, {"checkpoints", checkpoint_root}};
+    registry_.AddRefresh([this, disks] {
+      const auto see = [](const Core& core) -> Result<FleetView> {
+        const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
+        return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
+      };
+      const auto view =
+          Await<FleetView>([&](auto done) { LookAt<FleetView>(*loop_, see, std::move(done)); });
+      if (view.has_value()) fleet_->Observe(*view);
+      fleet_->ObserveDisks(disks);
+    });
+  }
+
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
     MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options.bind,
@@ -213,6 +231,7 @@ class ServerImpl final : public ServerWithCounters {
   WeightsSink weights_;
   std::shared_ptr<RunStory> story_;
   std::unique_ptr<ControllerMetrics> metrics_;
+  std::unique_ptr<FleetMetrics> fleet_;
   std::unique_ptr<ControlLoop> loop_;
   std::unique_ptr<Site> site_;
   std::unique_ptr<MetricsServer> metrics_server_;

@@ -16,7 +16,7 @@
 #include "base/file_io.h"
 #include "base/os_error.h"
 #include "base/text.h"
-#include "ir/schema.h"
+#include "ir/training_flops.h"
 #include "report/views_json.h"
 
 namespace meshwright::report {
@@ -75,14 +75,6 @@ std::string CsvNumber(double value) {
 
 }  // namespace
 
-double TrainingFlops(const ir::JobRequest& job) {
-  const ir::JobProgram* const trained = job.trained();
-  if (trained == nullptr) return 0;
-  double flops = 0;
-  for (const ir::Node& node : trained->graph.nodes) flops += ir::CostOf(trained->graph, node).flops;
-  return 3 * flops;
-}
-
 int64_t DevicesOf(const std::string& layout) {
   int64_t devices = 1;
   bool known = false;
@@ -113,7 +105,7 @@ RunFacts FactsOf(const client::JobInfo& info, const ir::JobRequest& job) {
                                                                     : info.submitted_unix_ms) /
                        1e3;
   facts.devices = DevicesOf(info.layout);
-  facts.flops_per_step = TrainingFlops(job);
+  facts.flops_per_step = ir::TrainingFlops(job);
   facts.peak_flops_per_s = info.peak_flops_per_s;
   facts.config_text = job.config_text;
   return facts;

@@ -43,8 +43,6 @@ struct RunFacts {
   std::string config_text;  // the resolved configuration; empty: a client's own job
 };
 
-// Forward plus backward of the trained graph: the gradient of a contraction costs two of its size.
-double TrainingFlops(const ir::JobRequest& job);
 // Of a layout as the controller says it ("data=2 tensor=1 pipeline=2 ..."); 0: it does not say.
 int64_t DevicesOf(const std::string& layout);
 RunFacts FactsOf(const client::JobInfo& info, const ir::JobRequest& job);
