@@ -1,7 +1,5 @@
 #include "controller/fleet_metrics.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 
 #include "controller/states.h"
@@ -189,22 +187,6 @@ void FleetMetrics::ObserveDevices(const std::vector<proto::WorkerInfo>& workers)
                    "Devices of all workers: a job has them, they are free, or get no work.",
                    {{"state", state}})
         .Set(count);
-  }
-}
-
-void FleetMetrics::ObserveDisks(const std::vector<DiskView>& disks) {
-  for (const DiskView& disk : disks) {
-    struct statvfs info {};
-    if (::statvfs(disk.path.c_str(), &info) != 0) continue;
-    const auto block = static_cast<double>(info.f_frsize);
-    registry_
-        .MakeGauge("meshwright_disk_bytes", "Size of a file system that this process writes to.",
-                   {{"use", disk.use}})
-        .Set(block * static_cast<double>(info.f_blocks));
-    registry_
-        .MakeGauge("meshwright_disk_available_bytes", "What of it is free for this process.",
-                   {{"use", disk.use}})
-        .Set(block * static_cast<double>(info.f_bavail));
   }
 }
 

@@ -31,20 +31,12 @@ struct FleetView {
   std::map<std::string, std::vector<int64_t>> device_jobs = {};  // by worker; 0: free
 };
 
-// A disk that the controller writes to.
-struct DiskView {
-  std::string use;  // "state", "checkpoints"
-  std::string path;
-};
-
 class FleetMetrics {
  public:
   FleetMetrics(MetricsRegistry& registry, ControllerMetrics& metrics)
       : registry_(registry), metrics_(metrics) {}
 
   void Observe(const FleetView& view);
-  // Size and free space of the file system of each folder; one that does not answer has none.
-  void ObserveDisks(const std::vector<DiskView>& disks);
 
  private:
   void ObserveJob(const proto::JobInfo& job, int64_t now_unix_ms, int64_t devices)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/disk_metrics.h"
 #include "base/file.h"
 #include "base/listen_address.h"
 #include "base/log.h"
@@ -172,8 +173,7 @@ class ServerImpl final : public ServerWithCounters {
   // At each scrape.
   void StartFleetMetrics(const std::string& checkpoint_root) {
     fleet_ = std::make_unique<FleetMetrics>(registry_, *metrics_);
-    const std::vector<DiskView> disks = {{"state", dir_->root()}, {"checkpoints", checkpoint_root}};
-    registry_.AddRefresh([this, disks] {
+    registry_.AddRefresh([this, checkpoint_root] {
       const auto see = [](const Core& core) -> Result<FleetView> {
         const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
         return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
@@ -181,7 +181,8 @@ class ServerImpl final : public ServerWithCounters {
       const auto view =
           Await<FleetView>([&](auto done) { LookAt<FleetView>(*loop_, see, std::move(done)); });
       if (view.has_value()) fleet_->Observe(*view);
-      fleet_->ObserveDisks(disks);
+      SetDiskMetrics(registry_, "state", dir_->root());
+      SetDiskMetrics(registry_, "checkpoints", checkpoint_root);
     });
   }
 
