@@ -1,5 +1,6 @@
 #include "worker/agent_metrics.h"
 
+#include "proto/launch_done.h"
 #include "proto/messages.h"
 
 namespace meshwright::worker {

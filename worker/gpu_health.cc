@@ -7,7 +7,7 @@
 namespace meshwright::worker {
 namespace {
 
-constexpr int kOk = 0;
+constexpr int kNvmlOk = 0;
 constexpr unsigned kGpuSensor = 0;
 enum ErrorType : unsigned { kCorrected = 0, kUncorrected = 1 };
 constexpr unsigned kSinceBoot = 0;  // of the counters of errors
@@ -33,7 +33,7 @@ constexpr ThrottleReason kThrottleReasons[] = {{"power_cap", 0x4},
                                                {"power_brake", 0x80}};
 
 template <typename Function>
-void Bind(const SymbolLookup& nvml, const char* name, Function*& function) {
+void BindSymbol(const SymbolLookup& nvml, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(nvml(name));
 }
 
@@ -73,25 +73,25 @@ std::unique_ptr<GpuHealth> GpuHealth::Open(const SymbolLookup& nvml,
                                            const std::vector<GpuPlace>& gpus) {
   if (!nvml) return nullptr;
   auto api = std::make_unique<Api>();
-  Bind(nvml, "nvmlInit_v2", api->init);
-  Bind(nvml, "nvmlShutdown", api->shutdown);
-  Bind(nvml, "nvmlDeviceGetHandleByPciBusId_v2", api->by_bus_id);
-  Bind(nvml, "nvmlDeviceGetTemperature", api->temperature);
-  Bind(nvml, "nvmlDeviceGetPowerUsage", api->power);
-  Bind(nvml, "nvmlDeviceGetEnforcedPowerLimit", api->power_limit);
-  Bind(nvml, "nvmlDeviceGetUtilizationRates", api->use);
-  Bind(nvml, "nvmlDeviceGetMemoryInfo", api->memory);
-  Bind(nvml, "nvmlDeviceGetTotalEccErrors", api->errors);
-  Bind(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", api->throttle);
+  BindSymbol(nvml, "nvmlInit_v2", api->init);
+  BindSymbol(nvml, "nvmlShutdown", api->shutdown);
+  BindSymbol(nvml, "nvmlDeviceGetHandleByPciBusId_v2", api->by_bus_id);
+  BindSymbol(nvml, "nvmlDeviceGetTemperature", api->temperature);
+  BindSymbol(nvml, "nvmlDeviceGetPowerUsage", api->power);
+  BindSymbol(nvml, "nvmlDeviceGetEnforcedPowerLimit", api->power_limit);
+  BindSymbol(nvml, "nvmlDeviceGetUtilizationRates", api->use);
+  BindSymbol(nvml, "nvmlDeviceGetMemoryInfo", api->memory);
+  BindSymbol(nvml, "nvmlDeviceGetTotalEccErrors", api->errors);
+  BindSymbol(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", api->throttle);
   if (api->init == nullptr || api->shutdown == nullptr || api->by_bus_id == nullptr ||
-      api->init() != kOk) {
+      api->init() != kNvmlOk) {
     return nullptr;
   }
   std::unique_ptr<GpuHealth> health(new GpuHealth(std::move(api)));
   for (const GpuPlace& place : gpus) {
     Gpu gpu;
     gpu.device = std::to_string(place.device);
-    if (health->api_->by_bus_id(place.pci_bus_id.c_str(), &gpu.handle) != kOk) continue;
+    if (health->api_->by_bus_id(place.pci_bus_id.c_str(), &gpu.handle) != kNvmlOk) continue;
     health->gpus_.push_back(std::move(gpu));
   }
   return health;
@@ -104,29 +104,30 @@ void GpuHealth::Observe(MetricsRegistry& registry) {
       registry.MakeGauge(name, help, labels).Set(value);
     };
     unsigned value = 0;
-    if (api_->temperature != nullptr && api_->temperature(gpu.handle, kGpuSensor, &value) == kOk) {
+    if (api_->temperature != nullptr &&
+        api_->temperature(gpu.handle, kGpuSensor, &value) == kNvmlOk) {
       set("meshwright_gpu_temperature_celsius", "Temperature of a GPU.", value);
     }
-    if (api_->power != nullptr && api_->power(gpu.handle, &value) == kOk) {
+    if (api_->power != nullptr && api_->power(gpu.handle, &value) == kNvmlOk) {
       set("meshwright_gpu_power_watts", "Power that a GPU takes.", value / 1e3);
     }
-    if (api_->power_limit != nullptr && api_->power_limit(gpu.handle, &value) == kOk) {
+    if (api_->power_limit != nullptr && api_->power_limit(gpu.handle, &value) == kNvmlOk) {
       set("meshwright_gpu_power_limit_watts", "Power that a GPU may take.", value / 1e3);
     }
     NvmlUse use;
-    if (api_->use != nullptr && api_->use(gpu.handle, &use) == kOk) {
+    if (api_->use != nullptr && api_->use(gpu.handle, &use) == kNvmlOk) {
       set("meshwright_gpu_utilization_ratio", "Share of the time in which a GPU ran kernels.",
           use.gpu / 1e2);
     }
     NvmlMemory memory;
-    if (api_->memory != nullptr && api_->memory(gpu.handle, &memory) == kOk) {
+    if (api_->memory != nullptr && api_->memory(gpu.handle, &memory) == kNvmlOk) {
       set("meshwright_gpu_memory_used_bytes", "Memory of a GPU that all processes hold.",
           static_cast<double>(memory.used));
       set("meshwright_gpu_memory_bytes", "Memory of a GPU.", static_cast<double>(memory.total));
     }
     ObserveErrors(registry, gpu);
     unsigned long long reasons = 0;
-    if (api_->throttle == nullptr || api_->throttle(gpu.handle, &reasons) != kOk) continue;
+    if (api_->throttle == nullptr || api_->throttle(gpu.handle, &reasons) != kNvmlOk) continue;
     for (const ThrottleReason& reason : kThrottleReasons) {
       registry
           .MakeGauge("meshwright_gpu_throttled", "1 while a GPU's clocks are low for the reason.",
@@ -141,7 +142,7 @@ void GpuHealth::ObserveErrors(MetricsRegistry& registry, Gpu& gpu) {
   for (const auto& [type, kind] :
        {std::pair{kCorrected, "corrected"}, {kUncorrected, "uncorrected"}}) {
     unsigned long long count = 0;
-    if (api_->errors(gpu.handle, type, kSinceBoot, &count) != kOk) continue;
+    if (api_->errors(gpu.handle, type, kSinceBoot, &count) != kNvmlOk) continue;
     Counter errors = registry.MakeCounter("meshwright_gpu_memory_errors_total",
                                           "Errors of a GPU's memory since the machine started.",
                                           {{"device", gpu.device}, {"kind", kind}});
