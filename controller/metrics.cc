@@ -77,6 +77,12 @@ Counter FaultsIn(MetricsRegistry& registry, const std::string& kind) {
                               {{"kind", SnakeCase(kind)}});
 }
 
+Gauge StalledIn(MetricsRegistry& registry, int64_t job) {
+  return registry.MakeGauge("meshwright_job_stalled",
+                            "1 while nothing of the job moves, 0 when it does again.",
+                            {{"job_id", std::to_string(job)}});
+}
+
 }  // namespace
 
 ControllerMetrics::ControllerMetrics(MetricsRegistry& registry) : registry_(registry) {
@@ -94,6 +100,7 @@ void ControllerMetrics::OpenJob(int64_t job) {
        {kCheckpoints, kCheckpointFailures, kRecoveries, kSteps, kTokens, kModelFlops}) {
     CounterIn(registry_, counter, job);
   }
+  StalledIn(registry_, job);
 }
 
 void ControllerMetrics::SetPlan(int64_t job, double flops_per_step, double peak_flops_per_s) {
@@ -234,10 +241,7 @@ void ControllerMetrics::ObserveCommit(double seconds) {
 void ControllerMetrics::SetHealth(int64_t job, bool stalled,
                                   const std::map<int, double>& slow_ranks) {
   const std::string id = std::to_string(job);
-  registry_
-      .MakeGauge("meshwright_job_stalled",
-                 "1 while nothing of the job moves, 0 when it does again.", {{"job_id", id}})
-      .Set(stalled ? 1 : 0);
+  StalledIn(registry_, job).Set(stalled ? 1 : 0);
   for (const auto& [rank, ratio] : slow_ranks) {
     registry_
         .MakeGauge("meshwright_slow_rank",

@@ -125,17 +125,24 @@ TEST(PrometheusRules, NameMetricsAndStatesThatThereAre) {
   EXPECT_THAT(UnknownStates("meshwright_jobs{state=~\"running|such\"}"), ::testing::SizeIs(1));
 }
 
-TEST(GrafanaDashboard, NamesMetricsAndStatesThatThereAre) {
-  const auto board = nlohmann::json::parse(DeployFile("grafana/dashboards/meshwright.json"));
-  const std::string expressions = Expressions(board);
+class GrafanaDashboard : public ::testing::TestWithParam<const char*> {
+ protected:
+  static nlohmann::json Board() {
+    return nlohmann::json::parse(DeployFile(fmt::format("grafana/dashboards/{}.json", GetParam())));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, GrafanaDashboard, ::testing::Values("fleet", "job", "worker"));
+
+TEST_P(GrafanaDashboard, NamesMetricsAndStatesThatThereAre) {
+  const std::string expressions = Expressions(Board());
   EXPECT_THAT(UnknownMetrics(expressions), IsEmpty());
   EXPECT_THAT(UnknownStates(expressions), IsEmpty());
   EXPECT_GE(Matches(expressions, "meshwright_[a-z_]+").size(), 15u);
 }
 
-TEST(GrafanaDashboard, HasPanelsThatGrafanaTellsApart) {
-  const auto board = nlohmann::json::parse(DeployFile("grafana/dashboards/meshwright.json"));
-  EXPECT_EQ(board["uid"], "meshwright-cluster");
+TEST_P(GrafanaDashboard, HasPanelsThatGrafanaTellsApart) {
+  const auto board = Board();
+  EXPECT_EQ(board["uid"], fmt::format("meshwright-{}", GetParam()));
   std::set<int> ids;
   for (const auto& panel : board["panels"]) {
     EXPECT_TRUE(ids.insert(panel["id"].get<int>()).second) << panel["title"];
@@ -146,9 +153,9 @@ TEST(GrafanaDashboard, HasPanelsThatGrafanaTellsApart) {
 }
 
 // Prometheus itself judges the expressions: as recorded rules, with the variables filled in.
-TEST(GrafanaDashboard, HasExpressionsThatPrometheusReads) {
+TEST_P(GrafanaDashboard, HasExpressionsThatPrometheusReads) {
   MW_NEEDS("promtool");
-  const auto board = nlohmann::json::parse(DeployFile("grafana/dashboards/meshwright.json"));
+  const auto board = Board();
   std::string rules = "groups:\n  - name: dashboard\n    rules:\n";
   int count = 0;
   for (const auto& panel : board["panels"]) {
