@@ -117,6 +117,14 @@ TEST(PrometheusRules, EveryAlertIsTestedAndHasItsPartOfTheManual) {
   }
 }
 
+// docs/metrics.md, by name.
+TEST(Metrics, AreAllInTheManualAndNoOthersAre) {
+  const std::string manual = ReadFile(MESHWRIGHT_SOURCE_DIR "/docs/metrics.md").value();
+  std::set<std::string> code = MetricsOfTheCode();
+  code.erase("meshwright_role");  // a label of the controller's list of workers
+  EXPECT_EQ(Matches(manual, "\n\\| `((meshwright|process)_[a-z_]+)` \\|", 1), code);
+}
+
 TEST(PrometheusRules, NameMetricsAndStatesThatThereAre) {
   const std::string rules = DeployFile("prometheus/rules.yml");
   EXPECT_THAT(UnknownMetrics(rules), IsEmpty());

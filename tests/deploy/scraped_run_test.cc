@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -75,6 +75,7 @@ data_parallel_replicate_degree = 2
 interval = 50
 batches = 1
 [checkpoint]
+enable = true
 interval = 100
 )";
 
@@ -230,6 +231,73 @@ TEST_F(ScrapedRun, EveryQueryOfDashboardsAndRulesHasAnAnswer) {
     }
   }
   EXPECT_GE(count, 20);
+}
+
+// A row of docs/metrics.md.
+struct MetricRow {
+  std::string type;
+  std::set<std::string> labels;
+};
+
+std::map<std::string, MetricRow> MetricsOfTheManual() {
+  std::map<std::string, MetricRow> rows;
+  const std::string manual = ReadFile(MESHWRIGHT_SOURCE_DIR "/docs/metrics.md").value();
+  for (const std::string& line : Split(manual, '\n')) {
+    const std::vector<std::string> cells = Split(line, '|');
+    if (cells.size() != 6 || cells[1].rfind(" `", 0) != 0) continue;
+    MetricRow row;
+    row.type = Trim(cells[2]);
+    for (const std::string& label : Split(Replaced(cells[3], "`", ""), ',')) {
+      if (!Trim(label).empty()) row.labels.insert(std::string(Trim(label)));
+    }
+    rows[std::string(Trim(Replaced(cells[1], "`", "")))] = row;
+  }
+  return rows;
+}
+
+// Of the target: Prometheus's own, and those of the controller's list. A label that both have gets
+// "exported_" in front.
+std::set<std::string> LabelsOf(const nlohmann::json& series) {
+  static const std::set<std::string> of_target = {"__name__", "instance",        "job",
+                                                  "le",       "meshwright_role", "host"};
+  const bool of_worker = series.contains("meshwright_role");
+  std::set<std::string> labels;
+  for (const auto& [label, value] : series.items()) {
+    if (label == "host" && !of_worker) labels.insert(label);
+    if (label == "worker" && of_worker) continue;
+    if (label == "exported_worker") labels.insert("worker");
+    if (label != "exported_worker" && of_target.count(label) == 0) labels.insert(label);
+  }
+  return labels;
+}
+
+TEST_F(ScrapedRun, TheManualHasTheTypeAndTheLabelsOfEverySeries) {
+  if (IsSkipped() || HasFatalFailure()) return;
+  const std::set<std::string> first = {
+      "meshwright_job_info", "meshwright_step_part_seconds", "meshwright_checkpoint_last_step",
+      "meshwright_validation_loss", "meshwright_collective_bytes_total"};
+  ASSERT_THAT(WithoutData(first), IsEmpty());
+  const std::map<std::string, MetricRow> manual = MetricsOfTheManual();
+  EXPECT_GE(manual.size(), 60u);
+  const nlohmann::json types = Api("metadata")["data"];
+  const nlohmann::json series =
+      Api("series?match[]=" +
+          UrlEncoded("{__name__=~\"(meshwright|process)_.*\",job!=\"node\"}"))["data"];
+  std::set<std::string> seen;
+  for (const auto& one : series) {
+    std::string name = one["__name__"].get<std::string>();
+    if (one.contains("le") || manual.count(name) == 0) {
+      name = std::regex_replace(name, std::regex("_(bucket|sum|count)$"), "");
+    }
+    const auto row = manual.find(name);
+    ASSERT_TRUE(row != manual.end()) << name << " is not in docs/metrics.md";
+    seen.insert(name);
+    EXPECT_EQ(types[name][0]["type"], row->second.type) << name;
+    for (const std::string& label : LabelsOf(one)) {
+      EXPECT_EQ(row->second.labels.count(label), 1u) << name << " has a label " << label;
+    }
+  }
+  EXPECT_GE(seen.size(), 50u);
 }
 
 }  // namespace
