@@ -59,10 +59,11 @@ std::set<std::string> UnknownMetrics(const std::string& expressions) {
   return unknown;
 }
 
-// The states that selectors name and that no job or worker has.
+// The states that selectors name and that no job, worker or device has.
 std::set<std::string> UnknownStates(const std::string& expressions) {
-  std::set<std::string> states = {"queued",    "planning", "starting", "running",
-                                  "succeeded", "failed",   "cancelled"};
+  std::set<std::string> states = {"queued",    "planning", "starting",  "running",
+                                  "succeeded", "failed",   "cancelled", "recovering",
+                                  "paused",    "busy",     "free",      "unavailable"};
   for (int i = 0; i < controller::kWorkerStateCount; ++i) {
     std::string name = controller::Name(static_cast<controller::WorkerState>(i));
     for (char& c : name) c = static_cast<char>(std::tolower(c));
