@@ -65,6 +65,8 @@ struct Storage {
   std::vector<std::string> help_words;
   DebugArgs debug;
   DoctorArgs doctor;
+  RecordsArgs records;
+  CompareArgs compare;
   PlanArgs plan;
   std::vector<std::string> plan_words;  // [explain | diff] and what follows
   VerifyArgs verify;
@@ -377,6 +379,8 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "completion") return s.completion;
   if (name == "debug") return s.debug;
   if (name == "doctor") return s.doctor;
+  if (name == "records") return s.records;
+  if (name == "compare") return s.compare;
   if (name == "status") return StatusArgs{};
   if (name == "plan") return s.plan;
   if (name == "verify") return s.verify;
@@ -444,7 +448,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
       "up",        "status",    "submit",  "jobs",     "logs",    "wait",     "cancel",
       "plan",      "verify",    "pause",   "resume",   "predict", "generate", "evaluate",
       "checkpoint", "tokenizer", "adapter", "timeline", "why",     "describe", "debug",
-      "doctor"};
+      "doctor", "records", "compare"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -512,6 +516,8 @@ void AddAll(CLI::App& app, Storage& storage) {
   AddLogs(app, storage.logs);
   AddDebug(app, storage.debug);
   AddDoctor(app, storage.doctor);
+  AddRecords(app, storage.records);
+  AddCompare(app, storage.compare);
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,
                    storage.config, storage.format});
   AddController(app, storage);

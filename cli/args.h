@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "cli/adapter_args.h"
+#include "cli/record_args.h"
 #include "cli/text_args.h"
 
 namespace meshwright::cli {
@@ -276,7 +277,8 @@ using CommandArgs =
                  PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
                  VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
-                 WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs, DoctorArgs>;
+                 WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs, DoctorArgs,
+                 RecordsArgs, CompareArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -32,6 +32,8 @@ struct JobDispatch {
   int operator()(const WhyArgs& args) const { return RunWhy(args, global); }
   int operator()(const DescribeArgs& args) const { return RunDescribe(args, global); }
   int operator()(const DebugArgs& args) const { return RunDebugHang(args, global); }
+  int operator()(const RecordsArgs& args) const { return RunRecords(args, global); }
+  int operator()(const CompareArgs& args) const { return RunCompare(args, global); }
 };
 
 // And all others.

@@ -19,22 +19,16 @@
 #include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/resume.h"
+#include "cli/run_history.h"
 #include "client/data_files.h"
 #include "config/job_config.h"
 #include "data/roots.h"
-#include "ir/schema.h"
+#include "ir/training_flops.h"
 
 namespace meshwright::cli {
 namespace {
 
 using client::Client;
-
-// Forward plus backward: the gradient of a contraction costs two of its size.
-double FlopsPerStep(const ir::Graph& loss) {
-  double flops = 0;
-  for (const ir::Node& node : loss.nodes) flops += ir::CostOf(loss, node).flops;
-  return 3 * flops;
-}
 
 void PrintEach(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
@@ -104,11 +98,12 @@ std::string WhoSubmits() {
 // What a watcher of a job does with its updates.
 class Follower {
  public:
-  Follower(const SubmitArgs& args, const JobView::Options& view)
-      : args_(args), view_(SystemClock(), view) {}
+  Follower(const SubmitArgs& args, const JobView::Options& view, std::string records)
+      : args_(args), view_(SystemClock(), view), records_(std::move(records)) {}
 
   // Before the job is submitted: a record that cannot be written must not cost a run.
   Status OpenRecord() {
+    MW_TRY(records_.Prepare());
     if (args_.record.empty()) return OkStatus();
     const int fd = ::open(args_.record.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return OsError(errno, fmt::format("cannot write --record {}", args_.record));
@@ -126,7 +121,17 @@ class Follower {
 
   JobView& view() { return view_; }
 
-  void OnUpdate(const client::JobUpdate& update) {
+  // Of a job that nobody follows.
+  void PrintWhoRecords(int64_t id) const {
+    if (records_.folder().empty()) return;
+    fmt::print(stderr,
+               "note: metrics.tensorboard_dir is written by who follows the job: `meshwright "
+               "records {} --follow --to {}`\n",
+               id, records_.folder());
+  }
+
+  void OnUpdate(const client::JobUpdate& update, const ir::JobRequest& request) {
+    records_.OnUpdate(update, request);
     if (!record_) return;
     for (const client::StepMetrics& step : update.steps) {
       fmt::print(record_.get(), "{}\n", StepJson(step));
@@ -140,6 +145,7 @@ class Follower {
 
   const SubmitArgs& args_;
   JobView view_;
+  LiveRecords records_;
   std::unique_ptr<std::FILE, Close> record_;
 };
 
@@ -148,27 +154,40 @@ Result<int> Send(Client& client, const SubmitArgs& args, const GlobalArgs& globa
                  const ir::JobRequest& request, const std::string& summary, Follower& follower) {
   MW_ASSIGN_OR_RETURN(const int64_t id, client.Submit(request));
   PrintSubmitted(id, request, summary, global.json);
-  if (args.no_wait) return kExitOk;
+  if (args.no_wait) {
+    follower.PrintWhoRecords(id);
+    return kExitOk;
+  }
   MW_TRY(follower.StartRecord());
   const FollowOptions options{.job_id = id,
                               .timeout_s = args.timeout_s,
                               .json = global.json,
                               .color = UseColor(global.color)};
   return FollowJob(client, options, follower.view(),
-                   [&](const client::JobUpdate& update) { follower.OnUpdate(update); });
+                   [&](const client::JobUpdate& update) { follower.OnUpdate(update, request); });
 }
 
 JobView::Options ViewOf(const ir::JobRequest& request, const SubmitArgs& args,
                         const GlobalArgs& global) {
   return {.steps = {.steps = request.train.steps,
                     .log_every = request.train.log_every,
-                    .flops_per_step = FlopsPerStep(request.main().graph),
+                    .flops_per_step = ir::TrainingFlops(request),
                     .color = UseColor(global.color),
                     .json = global.json,
                     .width = TerminalColumns(STDOUT_FILENO)},
           .events = !global.json,
           .step_lines = !args.quiet,
           .live = !global.json && !args.quiet};
+}
+
+// Where the configuration that a job was made of has its records written.
+std::string RecordsOf(const ir::JobRequest& request) {
+  if (request.config_text.empty()) return "";
+  config::ConfigSource source;
+  source.text = request.config_text;
+  source.environment_names = {};
+  const auto config = config::ParseJobConfig(source);
+  return config.has_value() ? config->tensorboard_dir : "";
 }
 
 // The job of a checkpoint, which brings its data and its model.
@@ -178,7 +197,7 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_ASSIGN_OR_RETURN(ir::JobRequest request, JobAgain(*resumed, args));
   GoOn(*resumed, args, request);
-  Follower follower(args, ViewOf(request, args, global));
+  Follower follower(args, ViewOf(request, args, global), RecordsOf(request));
   MW_TRY(follower.OpenRecord());
   return Send(*client, args, global, request, "", follower);
 }
@@ -198,7 +217,7 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
   MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
-  Follower follower(args, ViewOf(prepared.request, args, global));
+  Follower follower(args, ViewOf(prepared.request, args, global), config.tensorboard_dir);
   MW_TRY(follower.OpenRecord());
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));

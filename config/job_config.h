@@ -77,6 +77,7 @@ struct JobConfig {
   ir::FaultToleranceSpec fault_tolerance;
   ir::QueueSpec queue;
   std::string elastic = "replan";
+  std::string tensorboard_dir;  // of who follows the job; empty: no records are written
 
   std::string folder;  // of the job file, where relative paths of data are looked for first
 

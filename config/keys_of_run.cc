@@ -191,6 +191,11 @@ std::vector<ConfigKey> FaultAndMetricsKeys() {
        "back.",
        MW_AT(fault_tolerance.orphan_grace_s)},
       {"metrics", "log_freq", "Steps between printed lines.", MW_AT(train.log_every)},
+      {"metrics", "tensorboard_dir",
+       "Folder on the machine of who follows the job: its steps are written there as they come, "
+       "for TensorBoard and as metrics.jsonl, in a folder of the job (docs/records.md). Later, "
+       "`meshwright records` writes the same.",
+       MW_AT(tensorboard_dir)},
   };
 }
 

@@ -12,6 +12,8 @@
 #include "base/file.h"
 #include "base/guard.h"
 #include "base/log.h"
+#include "controller/fleet_metrics.h"
+#include "ir/training_flops.h"
 #include "proto/job_codec.h"
 
 namespace meshwright::controller {
@@ -20,7 +22,6 @@ namespace {
 constexpr int64_t kTickMs = 100;
 // Each may hold 11 MB of steps and as much of lines.
 constexpr size_t kEndedViews = 8;
-constexpr int64_t kForgetSeriesMs = 300'000;
 constexpr int64_t kCollectMs = 60'000;
 constexpr int64_t kStepsPerUpdate = 10'000;
 constexpr int64_t kLinesPerUpdate = 500;
@@ -462,7 +463,7 @@ void ControlLoop::ExecuteOne(Effect& effect) {
   } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
     Do(*changed);
   } else if (auto* counted = std::get_if<JobCounted>(&effect)) {
-    parts_.metrics->Count(counted->job.value(), counted->what);
+    parts_.metrics->Count(counted->job.value(), counted->what, now().unix_ms);
   } else if (auto* health = std::get_if<HealthChanged>(&effect)) {
     parts_.metrics->SetHealth(health->job.value(), health->stalled, health->slow_ranks);
   } else if (auto* recorded = std::get_if<StepsRecorded>(&effect)) {
@@ -504,7 +505,10 @@ void ControlLoop::Do(StartPlan& effect) {
                      *parts_.blobs,
                      {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan, e.job}, misfit);
     });
-    if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
+    if (plan.has_value()) {
+      parts_.metrics->ObservePlan(plan->seconds);
+      parts_.metrics->SetPlan(e.job.value(), ir::TrainingFlops(*e.request), plan->peak_flops_per_s);
+    }
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {
       StepOnLoop(PlanFinished{job, attempt, plan, misfit});
     });
@@ -568,10 +572,11 @@ void ControlLoop::Do(JobChanged& effect) {
   ++ViewOnLoop(job).version;
   touched_.insert(job);
   const auto info = core_.Job(effect.job);
-  if (!info.has_value() || !proto::IsTerminal(info->state)) return;
+  if (!info.has_value()) return;
+  if (!proto::IsTerminal(info->state)) return parts_.metrics->OpenJob(job);
   if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
   RetireViewOnLoop(job);
-  loop_.PostAfter(kForgetSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
+  loop_.PostAfter(kJobSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
 }
 
 void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {

@@ -39,6 +39,50 @@ const std::vector<double>& PlanBuckets() {
   return buckets;
 }
 
+// Counters by job: those of JobCount, and those of steps.
+struct JobCounter {
+  const char* name;
+  const char* help;
+};
+constexpr JobCounter kCheckpoints = {"meshwright_checkpoints_total",
+                                     "Checkpoints that were written."};
+constexpr JobCounter kCheckpointFailures = {"meshwright_checkpoint_failures_total",
+                                            "Checkpoints that could not be written."};
+constexpr JobCounter kRecoveries = {"meshwright_recoveries_total",
+                                    "Times that the job went on after a failure or a move."};
+constexpr JobCounter kSteps = {"meshwright_steps_total", "Training steps done."};
+constexpr JobCounter kTokens = {"meshwright_tokens_total", "Tokens trained on."};
+constexpr JobCounter kModelFlops = {
+    "meshwright_model_flops_total",
+    "Floating-point operations of the model's steps, without what is computed again."};
+
+const JobCounter& CounterOf(JobCount what) {
+  switch (what) {
+    case JobCount::kCheckpoint:
+      return kCheckpoints;
+    case JobCount::kFailedCheckpoint:
+      return kCheckpointFailures;
+    case JobCount::kRecovery:
+      break;
+  }
+  return kRecoveries;
+}
+
+Counter CounterIn(MetricsRegistry& registry, const JobCounter& counter, int64_t job) {
+  return registry.MakeCounter(counter.name, counter.help, {{"job_id", std::to_string(job)}});
+}
+
+Counter FaultsIn(MetricsRegistry& registry, const std::string& kind) {
+  return registry.MakeCounter("meshwright_faults_total", "Jobs that failed, by kind of cause.",
+                              {{"kind", SnakeCase(kind)}});
+}
+
+Gauge StalledIn(MetricsRegistry& registry, int64_t job) {
+  return registry.MakeGauge("meshwright_job_stalled",
+                            "1 while nothing of the job moves, 0 when it does again.",
+                            {{"job_id", std::to_string(job)}});
+}
+
 }  // namespace
 
 ControllerMetrics::ControllerMetrics(MetricsRegistry& registry) : registry_(registry) {
@@ -46,6 +90,45 @@ ControllerMetrics::ControllerMetrics(MetricsRegistry& registry) : registry_(regi
       .MakeGauge("meshwright_build_info", "Always 1; the labels say what is running.",
                  {{"version", proto::kVersion}, {"role", "controller"}})
       .Set(1);
+  for (int kind = 1; kind <= static_cast<int>(proto::ErrorKind::kQueueTimeout); ++kind) {
+    FaultsIn(registry_, proto::ErrorKindName(static_cast<proto::ErrorKind>(kind)));
+  }
+}
+
+void ControllerMetrics::OpenJob(int64_t job) {
+  for (const JobCounter& counter :
+       {kCheckpoints, kCheckpointFailures, kRecoveries, kSteps, kTokens, kModelFlops}) {
+    CounterIn(registry_, counter, job);
+  }
+  StalledIn(registry_, job);
+}
+
+void ControllerMetrics::SetPlan(int64_t job, double flops_per_step, double peak_flops_per_s) {
+  const MutexLock lock(mutex_);
+  speeds_[job] = {flops_per_step, peak_flops_per_s};
+}
+
+void ControllerMetrics::ObserveSpeed(int64_t job, size_t steps, double seconds) {
+  Speed speed;
+  {
+    const MutexLock lock(mutex_);
+    const auto known = speeds_.find(job);
+    if (known == speeds_.end()) return;
+    speed = known->second;
+  }
+  const double flops = speed.flops_per_step * static_cast<double>(steps);
+  CounterIn(registry_, kModelFlops, job).Increment(flops);
+  if (!(seconds > 0) || !(flops > 0) || !(speed.peak_flops_per_s > 0)) return;
+  const MetricLabels labels = {{"job_id", std::to_string(job)}};
+  registry_
+      .MakeGauge("meshwright_mfu_ratio",
+                 "Model FLOPs of the last steps over what the job's devices reach together.",
+                 labels)
+      .Set(flops / seconds / speed.peak_flops_per_s);
+  registry_
+      .MakeGauge("meshwright_job_peak_flops_per_second",
+                 "What a job's devices reach together in the type of its products.", labels)
+      .Set(speed.peak_flops_per_s);
 }
 
 void ControllerMetrics::SetWorkers(const std::map<std::string, int64_t>& by_state) {
@@ -91,10 +174,12 @@ void ControllerMetrics::ObserveSteps(int64_t job, const std::vector<proto::StepM
   Histogram seconds = registry_.MakeHistogram("meshwright_step_seconds",
                                               "Wall time of a training step on its slowest worker.",
                                               StepBuckets(), labels);
-  Counter tokens = registry_.MakeCounter("meshwright_tokens_total", "Tokens trained on.", labels);
+  Counter tokens = CounterIn(registry_, kTokens, job);
+  double sum_s = 0;
   for (const proto::StepMetrics& step : steps) {
     seconds.Observe(step.seconds);
     tokens.Increment(step.tokens);
+    sum_s += step.seconds;
     if (std::isnan(step.validation_loss)) continue;
     registry_
         .MakeGauge("meshwright_validation_loss", "Mean loss per token of the validation data.",
@@ -102,8 +187,8 @@ void ControllerMetrics::ObserveSteps(int64_t job, const std::vector<proto::StepM
         .Set(step.validation_loss);
   }
   const proto::StepMetrics& last = steps.back();
-  registry_.MakeCounter("meshwright_steps_total", "Training steps done.", labels)
-      .Increment(static_cast<double>(steps.size()));
+  CounterIn(registry_, kSteps, job).Increment(static_cast<double>(steps.size()));
+  ObserveSpeed(job, steps.size(), sum_s);
   registry_.MakeGauge("meshwright_loss", "Mean loss per token of the last step.", labels)
       .Set(last.loss);
   registry_.MakeGauge("meshwright_grad_norm", "Global gradient norm of the last step.", labels)
@@ -156,10 +241,7 @@ void ControllerMetrics::ObserveCommit(double seconds) {
 void ControllerMetrics::SetHealth(int64_t job, bool stalled,
                                   const std::map<int, double>& slow_ranks) {
   const std::string id = std::to_string(job);
-  registry_
-      .MakeGauge("meshwright_job_stalled",
-                 "1 while nothing of the job moves, 0 when it does again.", {{"job_id", id}})
-      .Set(stalled ? 1 : 0);
+  StalledIn(registry_, job).Set(stalled ? 1 : 0);
   for (const auto& [rank, ratio] : slow_ranks) {
     registry_
         .MakeGauge("meshwright_slow_rank",
@@ -170,31 +252,17 @@ void ControllerMetrics::SetHealth(int64_t job, bool stalled,
   }
 }
 
-void ControllerMetrics::Count(int64_t job, JobCount what) {
-  const MetricLabels labels = {{"job_id", std::to_string(job)}};
-  switch (what) {
-    case JobCount::kCheckpoint:
-      return registry_
-          .MakeCounter("meshwright_checkpoints_total", "Checkpoints that were written.", labels)
-          .Increment();
-    case JobCount::kFailedCheckpoint:
-      return registry_
-          .MakeCounter("meshwright_checkpoint_failures_total",
-                       "Checkpoints that could not be written.", labels)
-          .Increment();
-    case JobCount::kRecovery:
-      return registry_
-          .MakeCounter("meshwright_recoveries_total",
-                       "Times that the job went on after a failure or a move.", labels)
-          .Increment();
-  }
+void ControllerMetrics::Count(int64_t job, JobCount what, int64_t unix_ms) {
+  CounterIn(registry_, CounterOf(what), job).Increment();
+  if (what != JobCount::kCheckpoint) return;
+  registry_
+      .MakeGauge("meshwright_checkpoint_last_success_timestamp_seconds",
+                 "When the job's last checkpoint was written.", {{"job_id", std::to_string(job)}})
+      .Set(static_cast<double>(unix_ms) / 1000.0);
 }
 
 void ControllerMetrics::CountFault(const std::string& kind) {
-  registry_
-      .MakeCounter("meshwright_faults_total", "Jobs that failed, by kind of cause.",
-                   {{"kind", SnakeCase(kind)}})
-      .Increment();
+  FaultsIn(registry_, kind).Increment();
 }
 
 void ControllerMetrics::ObserveRpc(const std::string& service, const std::string& method,
@@ -208,6 +276,8 @@ void ControllerMetrics::ObserveRpc(const std::string& service, const std::string
 
 void ControllerMetrics::ForgetJob(int64_t job) {
   registry_.RemoveSeries({{"job_id", std::to_string(job)}});
+  const MutexLock lock(mutex_);
+  speeds_.erase(job);
 }
 
 }  // namespace meshwright::controller

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/disk_metrics.h"
 #include "base/file.h"
 #include "base/listen_address.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 #include "controller/await.h"
 #include "controller/checkpoint_store.h"
 #include "controller/control_loop.h"
+#include "controller/fleet_metrics.h"
 #include "controller/grpc/rpc_server.h"
 #include "controller/server_impl.h"
 #include "controller/worker_logs.h"
@@ -111,6 +113,7 @@ class ServerImpl final : public ServerWithCounters {
     loop_ = std::make_unique<ControlLoop>(core, std::move(parts));
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
+    StartFleetMetrics(root.empty() ? dir_->checkpoints_dir() : root);
     MW_ASSIGN_OR_RETURN(
         rpc_,
         RpcServer::Start(options.bind, options.port,
@@ -170,6 +173,22 @@ class ServerImpl final : public ServerWithCounters {
     return std::max(known, last) + 1;
   }
 
+  // At each scrape.
+  void StartFleetMetrics(const std::string& checkpoint_root) {
+    fleet_ = std::make_unique<FleetMetrics>(registry_, *metrics_);
+    registry_.AddRefresh([this, checkpoint_root] {
+      const auto see = [](const Core& core) -> Result<FleetView> {
+        const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
+        return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
+      };
+      const auto view =
+          Await<FleetView>([&](auto done) { LookAt<FleetView>(*loop_, see, std::move(done)); });
+      if (view.has_value()) fleet_->Observe(*view);
+      SetDiskMetrics(registry_, "state", dir_->root());
+      SetDiskMetrics(registry_, "checkpoints", checkpoint_root);
+    });
+  }
+
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
     MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options.bind,
@@ -217,6 +236,7 @@ class ServerImpl final : public ServerWithCounters {
   WeightsSink weights_;
   std::shared_ptr<RunStory> story_;
   std::unique_ptr<ControllerMetrics> metrics_;
+  std::unique_ptr<FleetMetrics> fleet_;
   std::unique_ptr<ControlLoop> loop_;
   std::unique_ptr<Site> site_;
   std::unique_ptr<MetricsServer> metrics_server_;

@@ -25,6 +25,7 @@
 #include "worker/core_claims.h"
 #include "worker/executors.h"
 #include "worker/held_meshes.h"
+#include "worker/machine_metrics.h"
 #include "worker/registration.h"
 
 namespace meshwright::worker {
@@ -130,7 +131,9 @@ class AgentImpl final : public Agent {
     MW_ASSIGN_OR_RETURN(checkpoint_roots_, checkpoint::Roots::Open(options_.checkpoint_roots));
     AddProcessMetrics(registry_);
     metrics_ = std::make_unique<AgentMetrics>(registry_, options_.name);
+    metrics_->SetDevices(options_.devices, options_.memory_bytes);
     registry_.AddRefresh([this] { RefreshMetrics(); });
+    AddMachineMetrics(registry_, {options_.cache_dir, options_.scratch.folder}, options_.gpus);
     if (options_.metrics_port >= 0) {
       MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options_.data_bind,
                                                                  .port = options_.metrics_port},

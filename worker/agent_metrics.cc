@@ -1,8 +1,30 @@
 #include "worker/agent_metrics.h"
 
+#include "proto/launch_done.h"
 #include "proto/messages.h"
 
 namespace meshwright::worker {
+namespace {
+
+constexpr const char* kInstructions = "meshwright_instructions_total";
+constexpr const char* kInstructionsHelp = "Instructions run by the device actors, by opcode.";
+
+// What steps took, by a counter each.
+struct StepCounters {
+  Counter steps, seconds, busy, wait;
+};
+StepCounters StepCountersIn(MetricsRegistry& registry) {
+  return {registry.MakeCounter("meshwright_worker_steps_total",
+                               "Steps of all programs that this worker has done."),
+          registry.MakeCounter("meshwright_worker_step_seconds_total",
+                               "Time of these steps, each on the slowest device of this worker."),
+          registry.MakeCounter("meshwright_worker_busy_seconds_total",
+                               "Of that time, what the mean device was at its own work."),
+          registry.MakeCounter("meshwright_worker_wait_seconds_total",
+                               "Of that time, what the mean device waited for others.")};
+}
+
+}  // namespace
 
 AgentMetrics::AgentMetrics(MetricsRegistry& registry, const std::string& worker)
     : registry_(registry) {
@@ -10,6 +32,33 @@ AgentMetrics::AgentMetrics(MetricsRegistry& registry, const std::string& worker)
       .MakeGauge("meshwright_build_info", "Always 1; the labels say what is running.",
                  {{"version", proto::kVersion}, {"role", "worker"}, {"worker", worker}})
       .Set(1);
+  (void)StepCountersIn(registry_);
+  for (const char* op : {"run", "send", "recv", "free"}) {
+    registry_.MakeCounter(kInstructions, kInstructionsHelp, {{"op", op}});
+  }
+}
+
+void AgentMetrics::SetDevices(int devices, int64_t memory_bytes) {
+  for (int device = 0; device < devices; ++device) {
+    registry_
+        .MakeGauge("meshwright_device_memory_limit_bytes", "Memory that jobs may have of a device.",
+                   {{"device", std::to_string(device)}})
+        .Set(static_cast<double>(memory_bytes));
+  }
+}
+
+void AgentMetrics::ObserveLaunch(const proto::LaunchDone& done) {
+  StepCounters counters = StepCountersIn(registry_);
+  for (const proto::StepReport& step : done.reports) {
+    counters.steps.Increment();
+    counters.seconds.Increment(step.seconds);
+    if (step.busy.empty()) continue;  // it is not known
+    double busy = 0;
+    for (const proto::RankSeconds& rank : step.busy) busy += rank.seconds;
+    busy /= static_cast<double>(step.busy.size());
+    counters.busy.Increment(busy);
+    counters.wait.Increment(step.seconds - busy);
+  }
 }
 
 void AgentMetrics::Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
@@ -40,8 +89,7 @@ void AgentMetrics::Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& st
     far_[mesh_gen][{local, ir::SpaceName(ir::Space::kDisk)}] = device.disk_bytes;
   }
   for (const auto& [labels, total] : instructions) {
-    Raise("meshwright_instructions_total", "Instructions run by the device actors, by opcode.",
-          labels, total);
+    Raise(kInstructions, kInstructionsHelp, labels, total);
   }
   for (const auto& [labels, sum] : collectives) {
     Raise("meshwright_collective_calls_total", "Collective calls and messages, by kind.", labels,

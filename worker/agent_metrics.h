@@ -14,6 +14,10 @@
 #include "base/mutex.h"
 #include "worker/runtime.h"
 
+namespace meshwright::proto {
+struct LaunchDone;
+}
+
 namespace meshwright::worker {
 
 // Who takes what meshes have counted.
@@ -24,6 +28,8 @@ class MeshCounters {
   // the local device of the i-th entry.
   virtual void Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
                        const std::vector<int>& devices) = 0;
+  // Steps that are done: how long they took, and how long its devices were at work in them.
+  virtual void ObserveLaunch(const proto::LaunchDone& done) = 0;
   // The runtime is gone: its memory is free, its counts stay.
   virtual void Forget(uint64_t mesh_gen) = 0;
 };
@@ -32,8 +38,12 @@ class AgentMetrics final : public MeshCounters {
  public:
   AgentMetrics(MetricsRegistry& registry, const std::string& worker);
 
+  // What each of its devices has for jobs.
+  void SetDevices(int devices, int64_t memory_bytes);
+
   void Observe(uint64_t mesh_gen, const std::vector<DeviceStats>& stats,
                const std::vector<int>& devices) override;
+  void ObserveLaunch(const proto::LaunchDone& done) override;
   void Forget(uint64_t mesh_gen) override;
 
  private:

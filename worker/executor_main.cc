@@ -104,7 +104,8 @@ class CountsToSend final : public MeshCounters {
     }
     send_(MeshCounts{id, stats, devices});
   }
-  void Forget(uint64_t) override {}  // the supervisor sees the end
+  void ObserveLaunch(const proto::LaunchDone&) override {}  // the supervisor sees it
+  void Forget(uint64_t) override {}                         // the supervisor sees the end
 
  private:
   const Send send_;

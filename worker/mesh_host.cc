@@ -359,6 +359,7 @@ void MeshHost::RunInOrder(LaunchSeq launch_seq, const char* what,
     done.reports.clear();
     done.tensors.clear();
   }
+  if (resources_.metrics != nullptr) resources_.metrics->ObserveLaunch(done);
   done.round.said_ns = SystemClock().NowNs();
   Say(std::move(done));
   CheckDevices(status);

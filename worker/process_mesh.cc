@@ -122,7 +122,10 @@ void ProcessMesh::On(proto::UpBody& body) {
     return;
   }
   const auto* done = std::get_if<proto::LaunchDone>(&body);
-  if (done != nullptr && done->error.ok()) watch_.Worked();
+  if (done != nullptr && done->error.ok()) {
+    watch_.Worked();
+    resources_.metrics->ObserveLaunch(*done);
+  }
   MW_FAILPOINT("worker.before-report");
   if (!aborted_) events_.report(std::move(body));
 }

@@ -59,10 +59,11 @@ std::set<std::string> UnknownMetrics(const std::string& expressions) {
   return unknown;
 }
 
-// The states that selectors name and that no job or worker has.
+// The states that selectors name and that no job, worker or device has.
 std::set<std::string> UnknownStates(const std::string& expressions) {
-  std::set<std::string> states = {"queued",    "planning", "starting", "running",
-                                  "succeeded", "failed",   "cancelled"};
+  std::set<std::string> states = {"queued",    "planning", "starting",  "running",
+                                  "succeeded", "failed",   "cancelled", "recovering",
+                                  "paused",    "busy",     "free",      "unavailable"};
   for (int i = 0; i < controller::kWorkerStateCount; ++i) {
     std::string name = controller::Name(static_cast<controller::WorkerState>(i));
     for (char& c : name) c = static_cast<char>(std::tolower(c));
@@ -117,6 +118,14 @@ TEST(PrometheusRules, EveryAlertIsTestedAndHasItsPartOfTheManual) {
   }
 }
 
+// docs/metrics.md, by name.
+TEST(Metrics, AreAllInTheManualAndNoOthersAre) {
+  const std::string manual = ReadFile(MESHWRIGHT_SOURCE_DIR "/docs/metrics.md").value();
+  std::set<std::string> code = MetricsOfTheCode();
+  code.erase("meshwright_role");  // a label of the controller's list of workers
+  EXPECT_EQ(Matches(manual, "\n\\| `((meshwright|process)_[a-z_]+)` \\|", 1), code);
+}
+
 TEST(PrometheusRules, NameMetricsAndStatesThatThereAre) {
   const std::string rules = DeployFile("prometheus/rules.yml");
   EXPECT_THAT(UnknownMetrics(rules), IsEmpty());
@@ -125,17 +134,24 @@ TEST(PrometheusRules, NameMetricsAndStatesThatThereAre) {
   EXPECT_THAT(UnknownStates("meshwright_jobs{state=~\"running|such\"}"), ::testing::SizeIs(1));
 }
 
-TEST(GrafanaDashboard, NamesMetricsAndStatesThatThereAre) {
-  const auto board = nlohmann::json::parse(DeployFile("grafana/dashboards/meshwright.json"));
-  const std::string expressions = Expressions(board);
+class GrafanaDashboard : public ::testing::TestWithParam<const char*> {
+ protected:
+  static nlohmann::json Board() {
+    return nlohmann::json::parse(DeployFile(fmt::format("grafana/dashboards/{}.json", GetParam())));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, GrafanaDashboard, ::testing::Values("fleet", "job", "worker"));
+
+TEST_P(GrafanaDashboard, NamesMetricsAndStatesThatThereAre) {
+  const std::string expressions = Expressions(Board());
   EXPECT_THAT(UnknownMetrics(expressions), IsEmpty());
   EXPECT_THAT(UnknownStates(expressions), IsEmpty());
   EXPECT_GE(Matches(expressions, "meshwright_[a-z_]+").size(), 15u);
 }
 
-TEST(GrafanaDashboard, HasPanelsThatGrafanaTellsApart) {
-  const auto board = nlohmann::json::parse(DeployFile("grafana/dashboards/meshwright.json"));
-  EXPECT_EQ(board["uid"], "meshwright-cluster");
+TEST_P(GrafanaDashboard, HasPanelsThatGrafanaTellsApart) {
+  const auto board = Board();
+  EXPECT_EQ(board["uid"], fmt::format("meshwright-{}", GetParam()));
   std::set<int> ids;
   for (const auto& panel : board["panels"]) {
     EXPECT_TRUE(ids.insert(panel["id"].get<int>()).second) << panel["title"];
@@ -146,9 +162,9 @@ TEST(GrafanaDashboard, HasPanelsThatGrafanaTellsApart) {
 }
 
 // Prometheus itself judges the expressions: as recorded rules, with the variables filled in.
-TEST(GrafanaDashboard, HasExpressionsThatPrometheusReads) {
+TEST_P(GrafanaDashboard, HasExpressionsThatPrometheusReads) {
   MW_NEEDS("promtool");
-  const auto board = nlohmann::json::parse(DeployFile("grafana/dashboards/meshwright.json"));
+  const auto board = Board();
   std::string rules = "groups:\n  - name: dashboard\n    rules:\n";
   int count = 0;
   for (const auto& panel : board["panels"]) {

@@ -113,7 +113,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"models", {"base", "ir", "client"}},
       {"config",
        {"base", "ir", "formats", "data", "mesh", "planner", "search", "client", "models"}},
-      {"report", {"base", "ir", "mesh", "planner", "search", "client", "config"}},
+      {"report", {"base", "ir", "formats", "mesh", "planner", "search", "client", "config"}},
       {"web", {"base", "ir", "mesh", "planner", "proto", "controller", "report"}},
       {"profile", {"base", "ir", "mesh", "worker"}},
       {"rehearsal",

@@ -1,0 +1,32 @@
+// Arguments of `records` and `compare`.
+//
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace meshwright::cli {
+
+struct RecordsArgs {
+  int64_t id = 0;
+  std::string to;                                      // folder of all records
+  std::vector<std::string> formats = {"tensorboard"};  // | jsonl | csv
+  bool follow = false;                                 // until the job ends
+  int64_t timeout_s = 0;                               // of a follower; 0: none
+};
+
+struct CompareArgs {
+  std::vector<std::string> runs;  // ids of jobs; files or folders with a metrics.jsonl
+  std::string svg;                // file for the curves; empty: none
+};
+
+void AddRecords(CLI::App& app, RecordsArgs& args);
+void AddCompare(CLI::App& app, CompareArgs& args);
+
+}  // namespace meshwright::cli
