@@ -12,6 +12,7 @@
 
 namespace meshwright::controller {
 
+class AuditLog;
 class ControlLoop;
 class StateDir;
 class Store;
@@ -20,6 +21,7 @@ struct SiteParts {
   ControlLoop* loop = nullptr;
   Store* store = nullptr;
   const StateDir* dir = nullptr;
+  AuditLog* audit = nullptr;  // null: nothing is written down
 };
 
 class Site {

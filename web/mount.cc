@@ -40,7 +40,7 @@ Status CheckTokens(const PageOptions& options, bool loopback) {
 
 Result<MountedPage> MountPage(const PageOptions& options, controller::ServerOptions& server) {
   if (!options.wanted || server.metrics_port < 0) return MountedPage{};
-  const bool loopback = controller::CheckBind(server.bind, "").ok();
+  const bool loopback = controller::IsLoopbackBind(server.bind);
   MW_TRY(CheckTokens(options, loopback));
   if (!loopback && !options.behind_tls) {
     return MountedPage{false, fmt::format("not on {}, where others reach it: docs/page.md says how "

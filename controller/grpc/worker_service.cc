@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "controller/grpc/call_guard.h"
 #include "controller/grpc/stream_writer.h"
@@ -39,11 +41,16 @@ WriterLimits MostToAWorker() {
           .reader = "this worker"};
 }
 
+constexpr const char* kSessionPath = "/meshwright.v1.WorkerService/Session";
+
 // Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
-  explicit SessionReactor(ControlLoop* loop)
-      : loop_(loop), writer_(std::make_shared<WorkerWriter>(this, MostToAWorker())) {
+  SessionReactor(ControlLoop* loop, const Access* access, Caller caller)
+      : loop_(loop),
+        access_(access),
+        caller_(std::move(caller)),
+        writer_(std::make_shared<WorkerWriter>(this, MostToAWorker())) {
     session_ = loop_->OpenSession(std::make_shared<WorkerPeer>(writer_));
     StartRead(&incoming_);
   }
@@ -72,11 +79,20 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
       return OkStatus();
     }
     MW_ASSIGN_OR_RETURN(proto::UpMessage message, proto::Decode(*wire));
+    if (const auto* info = std::get_if<proto::Register>(&message.body)) MW_TRY(Admit(info->name));
     loop_->FromWorker(session_, std::move(message));
     return OkStatus();
   }
 
+  Status Admit(const std::string& name) const {
+    const Status status = access_->CheckWorkerName(caller_, name);
+    access_->Answered(kSessionPath, caller_, "worker " + name, status);
+    return status;
+  }
+
   ControlLoop* const loop_;
+  const Access* const access_;
+  const Caller caller_;
   const std::shared_ptr<WorkerWriter> writer_;
   SessionId session_;
   proto::FrameJoiner joiner_;
@@ -91,15 +107,14 @@ class RefusedSession final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
 
 }  // namespace
 
-WorkerServiceImpl::WorkerServiceImpl(ControlLoop* loop, std::string token)
-    : loop_(loop), token_(std::move(token)) {}
+WorkerServiceImpl::WorkerServiceImpl(ControlLoop* loop, const Access* access)
+    : loop_(loop), access_(access) {}
 
 grpc::ServerBidiReactor<v1::Up, v1::Down>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
-  if (const Status status = CheckCall(*context, token_); !status.ok()) {
-    return new RefusedSession(proto::ToGrpc(status));
-  }
-  return new SessionReactor(loop_);
+  auto caller = CheckCall(*context, *access_, kSessionPath);
+  if (!caller.has_value()) return new RefusedSession(proto::ToGrpc(caller.error()));
+  return new SessionReactor(loop_, access_, *std::move(caller));
 }
 
 }  // namespace meshwright::controller

@@ -1,8 +1,7 @@
 // WorkerService: one reactor per worker session.
 #pragma once
 
-#include <string>
-
+#include "controller/access.h"
 #include "controller/control_loop.h"
 #include "proto/meshwright.grpc.pb.h"
 
@@ -10,12 +9,12 @@ namespace meshwright::controller {
 
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
-  WorkerServiceImpl(ControlLoop* loop, std::string token);
+  WorkerServiceImpl(ControlLoop* loop, const Access* access);
   grpc::ServerBidiReactor<v1::Up, v1::Down>* Session(grpc::CallbackServerContext* context) override;
 
  private:
-  ControlLoop* loop_;
-  std::string token_;
+  ControlLoop* const loop_;
+  const Access* const access_;
 };
 
 }  // namespace meshwright::controller
