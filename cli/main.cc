@@ -48,6 +48,7 @@ struct Dispatch : JobDispatch {
   int operator()(const ConfigArgs& args) const { return RunConfig(args); }
   int operator()(const TokenizerArgs& args) const { return RunTokenizer(args, global); }
   int operator()(const AdapterArgs& args) const { return RunAdapter(args, global); }
+  int operator()(const CertArgs& args) const { return RunCert(args); }
 };
 
 int Main(const std::vector<std::string>& args) {

@@ -60,7 +60,8 @@ Status IssueBook::Admit(const JoinToken& token, const Issue& issue, int64_t now_
   }
   const auto held = issues_.find(issue.name);
   const bool taken = held != issues_.end() && held->second.ends_s >= now_s &&
-                     held->second.key_sha256 != issue.key_sha256 && token.name.empty();
+                     held->second.key_sha256 != issue.key_sha256 && token.name.empty() &&
+                     !token.replace;
   if (taken) {
     return PermissionDenied(fmt::format(
         "a worker '{0}' has a certificate already; choose another --name, or print a token for "

@@ -3,7 +3,8 @@
 //
 // A token that holds for any host may be in the wrong hands: it gives no certificate for the name
 // of a worker that has one, or its finder could take that worker's place. A token made for the name
-// does (`meshwright cert join-token --name w0`), as does asking with the same key again.
+// does (`meshwright cert join-token --name w0`), one that says so (--replace: for hosts that lose
+// their folder, as containers do), and asking with the same key again.
 //
 // The file has a JSON line for each certificate; lines of those that have ended go when it is
 // opened. Thread rule: thread-safe.

@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "mwjoin1.";
 constexpr char kVersion = 1;
+constexpr int kOnce = 1;
+constexpr int kReplace = 2;
 constexpr size_t kNonceBytes = 8;
 constexpr size_t kDigestBytes = 32;
 constexpr size_t kFixedBytes = 2 + 8 + kNonceBytes + kDigestBytes;
@@ -122,7 +124,7 @@ Result<std::string> MintJoinToken(const std::string& secret, JoinToken token) {
     MW_ASSIGN_OR_RETURN(nonce, RandomBytes(kNonceBytes));
   }
   std::string payload(1, kVersion);
-  payload += token.once ? '\1' : '\0';
+  payload += static_cast<char>((token.once ? kOnce : 0) | (token.replace ? kReplace : 0));
   for (int shift = 56; shift >= 0; shift -= 8) {
     payload += static_cast<char>((token.expires_s >> shift) & 0xFF);
   }
@@ -133,7 +135,8 @@ Result<std::string> MintJoinToken(const std::string& secret, JoinToken token) {
 Result<JoinToken> ReadJoinToken(const std::string& text) {
   MW_ASSIGN_OR_RETURN(const std::string bytes, BytesOf(text));
   JoinToken token;
-  token.once = bytes[1] != 0;
+  token.once = (bytes[1] & kOnce) != 0;
+  token.replace = (bytes[1] & kReplace) != 0;
   for (size_t i = 2; i < 10; ++i) {
     token.expires_s = (token.expires_s << 8) | static_cast<unsigned char>(bytes[i]);
   }

@@ -9,6 +9,7 @@
 //
 //   "mwjoin1." base64url(payload code)
 //   payload = version(1) flags(1) expiry_s(8, big endian) nonce(8) authority_sha256(32) name(0..64)
+//   flags   = once 1, replace 2
 //   code    = the first 16 bytes of HMAC-SHA256(authority secret, payload)
 //
 // Thread rule: pure.
@@ -26,6 +27,7 @@ struct JoinToken {
   int64_t expires_s = 0;         // since 1970
   std::string name;              // of the worker; empty: any
   bool once = false;
+  bool replace = false;    // also for a name that another key has a certificate for
   std::string nonce = {};  // 16 hex digits; empty: Mint makes one
 };
 

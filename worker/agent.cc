@@ -265,6 +265,7 @@ class AgentImpl final : public Agent {
     const int64_t patience_ms = welcomed_ ? kBackoffMaxMs : first_contact.remaining_ms();
     auto opened = link_->OpenSession(std::clamp<int64_t>(patience_ms, 1, kBackoffMaxMs));
     if (!opened.has_value()) {
+      if (opened.error().code() != StatusCode::kUnavailable) return opened.error();
       return Unavailable(
           fmt::format("{}; start it with 'meshwright controller', or pass --address HOST:PORT",
                       opened.error().message()));

@@ -17,7 +17,7 @@ Status NoAuthority() {
       "(--authority-dir); sign them where that is, by `meshwright cert issue`");
 }
 
-Status Reply(const Result<SignedCertificate>& made, v1::CertificateReply& reply) {
+Status FillReply(const Result<SignedCertificate>& made, v1::CertificateReply& reply) {
   if (!made.has_value()) return made.error();
   reply.set_cert_pem(made->cert_pem);
   reply.set_ca_pem(made->ca_pem);
@@ -31,7 +31,7 @@ TrustServiceImpl::TrustServiceImpl(CallParts parts, Trust* trust) : LateService(
       "/meshwright.v1.TrustService/Join", "trust", "join",
       [trust](const v1::JoinRequest& request, v1::CertificateReply& reply, auto answer) {
         if (trust == nullptr) return answer(NoAuthority());
-        answer(Reply(trust->Join(request.token(), request.name(), request.request_pem(), NowS()),
+        answer(FillReply(trust->Join(request.token(), request.name(), request.request_pem(), NowS()),
                      reply));
       });
   AddUnaryOf<v1::RenewRequest, v1::CertificateReply>(
@@ -42,7 +42,7 @@ TrustServiceImpl::TrustServiceImpl(CallParts parts, Trust* trust) : LateService(
         if (!caller.role || caller.name.empty()) {
           return answer(PermissionDenied("only who has a certificate can renew it"));
         }
-        answer(Reply(trust->Renew({*caller.role, caller.name}, request.request_pem(), NowS()),
+        answer(FillReply(trust->Renew({*caller.role, caller.name}, request.request_pem(), NowS()),
                      reply));
       });
 }

@@ -55,6 +55,7 @@ TEST(ExecutorMessages, SettingsArriveAsTheyWere) {
   EXPECT_EQ(read.host_actors.silent_ms, 9);
   EXPECT_EQ(read.controller, "unix:/x");
   EXPECT_EQ(read.token, "secret");
+  EXPECT_EQ(read.tls_dir, settings.tls_dir);
   EXPECT_EQ(read.log_level, LogLevel::kWarn);
 }
 
