@@ -20,7 +20,7 @@ constexpr mode_t kOthersWrite = 022;
 
 Status CheckSecretMode(const struct stat& found, const std::string& path) {
   const uid_t self = ::geteuid();
-  if (found.st_uid != self && found.st_uid != 0) {
+  if (found.st_uid != self && found.st_uid != 0 && self != 0) {
     return PermissionDenied(fmt::format(
         "{} belongs to user {}, and this process runs as user {}: a secret must belong to the user "
         "who uses it; chown it, or copy it",
@@ -67,12 +67,13 @@ Status CheckSecretDir(const std::string& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return OsError(errno, path);
   if (!S_ISDIR(found.st_mode)) return InvalidArgument(path + " is no folder");
-  if (found.st_uid != ::geteuid() && found.st_uid != 0) {
+  if (found.st_uid != ::geteuid() && found.st_uid != 0 && ::geteuid() != 0) {
     return PermissionDenied(fmt::format(
         "{} belongs to user {}, who could replace what is in it; this process runs as user {}",
         path, found.st_uid, ::geteuid()));
   }
-  if ((found.st_mode & kOthersWrite) == 0) return OkStatus();
+  // In a sticky folder others can add files, but not replace any.
+  if ((found.st_mode & kOthersWrite) == 0 || (found.st_mode & S_ISVTX) != 0) return OkStatus();
   return PermissionDenied(
       fmt::format("{} has mode {:04o}: others on this machine can replace what is in it; chmod "
                   "go-w {}",

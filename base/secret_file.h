@@ -2,7 +2,8 @@
 //
 // A secret that others of the machine can read is none, so such a file is refused when it is read
 // and not believed: mode 0600 or less when it belongs to the user of this process; 0640 or less
-// when it belongs to root (as secrets that a container or a service manager hands in do).
+// when it belongs to root (as secrets that a container or a service manager hands in do). Root may
+// use what belongs to others.
 //
 // Thread rule: thread-safe (distinct paths).
 #pragma once

@@ -177,6 +177,9 @@ void AddController(CLI::App& app, Storage& s) {
   controller->add_option("--authority-dir", s.controller.authority_dir,
                          "Folder of the cluster's authority, which signs for workers that join; "
                          "default: ca/ beside the identity, where there is one");
+  controller->add_flag("--cert-init", s.controller.cert_init,
+                       "Where the cluster has no certificates yet, make them as `meshwright cert "
+                       "init` does: for services and containers");
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
@@ -239,7 +242,8 @@ void AddWorker(CLI::App& app, Storage& s) {
                      "Unique name; default: that of its certificate, else host and process");
   worker->add_option("--join", s.worker.join,
                      "Token of `meshwright cert join-token`, or @FILE with it: have a certificate "
-                     "signed, once, and keep it");
+                     "signed, once, and keep it")
+      ->envname("MESHWRIGHT_JOIN");
   worker
       ->add_option("--device", s.worker.device,
                    "What computes; auto: GPUs where there are any, else the CPU")

@@ -65,6 +65,7 @@ struct ControllerArgs {
   std::string plan_cache = "off";  // as of a plan
   PageArgs page;
   std::string authority_dir;  // that signs for workers that join; empty: beside the identity
+  bool cert_init = false;     // makes certificates on its first start
   int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
   int start_fd = -1;  // see AwaitStart in cli/daemon.h
 };

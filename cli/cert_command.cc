@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/tls_identity.h"
 #include "cli/commands.h"
+#include "cli/identity_dirs.h"
 #include "config/environment.h"
 #include "data/roots.h"
 #include "security/authority.h"
@@ -44,7 +45,7 @@ std::string UserName() {
   return security::CheckName(name).ok() ? name : "operator";
 }
 
-security::CertificateOrder OrderOf(const CertArgs& args, security::Subject subject) {
+security::CertificateOrder CertificateOrderOf(const CertArgs& args, security::Subject subject) {
   const int64_t days =
       args.days != 0 ? args.days : (subject.role == Role::kWorker ? kWorkerDays : kOtherDays);
   return {std::move(subject), args.hosts, NowS(), days * security::kDayS};
@@ -52,15 +53,9 @@ security::CertificateOrder OrderOf(const CertArgs& args, security::Subject subje
 
 Status Init(const CertArgs& args) {
   MW_ASSIGN_OR_RETURN(const std::string home, HomeOf(args));
+  MW_TRY(MakeCertificates(home, args.hosts));
   MW_ASSIGN_OR_RETURN(const security::Authority authority,
-                      security::Authority::Create(home + "/ca", NowS()));
-  CertArgs plain = args;
-  const std::string controller = security::IdentityPlace(home, Role::kController);
-  const std::string own = security::IdentityPlace(home, Role::kOperator);
-  MW_TRY(security::IssueTo(controller, authority,
-                           OrderOf(args, {Role::kController, "controller"})));
-  plain.hosts.clear();
-  MW_TRY(security::IssueTo(own, authority, OrderOf(plain, {Role::kOperator, UserName()})));
+                      security::Authority::Load(home + "/ca"));
   fmt::print(
       "authority   {}/ca, sha256 {}\n"
       "            its key signs every certificate: keep it on this machine, and a copy where "
@@ -70,7 +65,8 @@ Status Init(const CertArgs& args) {
       "\nnext: meshwright controller --bind ADDRESS        on this machine\n"
       "      meshwright cert join-token                   then, with it, on every other one:\n"
       "      meshwright worker --address ADDRESS:7700 --bind OWN --join TOKEN\n",
-      home, authority.sha256(), controller, own, UserName());
+      home, authority.sha256(), security::IdentityPlace(home, Role::kController),
+      security::IdentityPlace(home, Role::kOperator), UserName());
   return OkStatus();
 }
 
@@ -80,7 +76,7 @@ Status Issue(const CertArgs& args) {
                       security::Authority::Load(home + "/ca"));
   MW_ASSIGN_OR_RETURN(const Role role, security::ParseRole(args.role));
   const std::string out = args.out.empty() ? args.name : args.out;
-  const security::CertificateOrder order = OrderOf(args, {role, args.name});
+  const security::CertificateOrder order = CertificateOrderOf(args, {role, args.name});
   MW_TRY(security::IssueTo(out, authority, order));
   fmt::print("{} holds the certificate of {} until {}\n", out,
              security::Describe(order.subject),
@@ -125,7 +121,7 @@ Status ShowOne(const std::string& folder) {
   return OkStatus();
 }
 
-Status Show(const CertArgs& args) {
+Status ShowAll(const CertArgs& args) {
   if (!args.folder.empty()) return ShowOne(args.folder);
   MW_ASSIGN_OR_RETURN(const std::string home, HomeOf(args));
   int shown = 0;
@@ -142,6 +138,17 @@ Status Show(const CertArgs& args) {
 
 }  // namespace
 
+Status MakeCertificates(const std::string& home, const std::vector<std::string>& hosts) {
+  MW_ASSIGN_OR_RETURN(const security::Authority authority,
+                      security::Authority::Create(home + "/ca", NowS()));
+  CertArgs args;
+  MW_TRY(security::IssueTo(security::IdentityPlace(home, Role::kOperator), authority,
+                           CertificateOrderOf(args, {Role::kOperator, UserName()})));
+  args.hosts = hosts;
+  return security::IssueTo(security::IdentityPlace(home, Role::kController), authority,
+                           CertificateOrderOf(args, {Role::kController, "controller"}));
+}
+
 int RunCert(const CertArgs& args) {
   const auto run = [&args]() -> Status {
     switch (args.action) {
@@ -152,7 +159,7 @@ int RunCert(const CertArgs& args) {
       case CertAction::kJoinToken:
         return PrintJoinToken(args);
       case CertAction::kShow:
-        return Show(args);
+        return ShowAll(args);
     }
     return OkStatus();
   };

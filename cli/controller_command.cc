@@ -24,6 +24,7 @@
 #include "cli/listen_check.h"
 #include "cli/resolve_job.h"
 #include "controller/server.h"
+#include "security/places.h"
 #include "web/mount.h"
 #include "web/run_stories.h"
 
@@ -122,6 +123,11 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const web::PageOptions page, PageOf(args));
   options.viewer_token = page.viewer_token;
   options.operator_token = page.operator_token;
+  if (args.cert_init) {
+    const std::string home = security::TlsHome(config::ProcessEnvironment);
+    if (home.empty()) return InvalidArgument("--cert-init needs $MESHWRIGHT_TLS_HOME or a home");
+    if (!FileExists(home + "/ca/ca.pem")) MW_TRY(MakeCertificates(home, {}));
+  }
   const ControllerIdentity identity = FindControllerIdentity(
       global.tls, args.authority_dir, args.bind, config::ProcessEnvironment);
   options.tls_dir = identity.tls_dir;

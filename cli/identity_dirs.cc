@@ -9,6 +9,7 @@
 #include "base/tls_identity.h"
 #include "security/certificate.h"
 #include "security/places.h"
+#include "security/tls_probe.h"
 
 namespace meshwright::cli {
 namespace {
@@ -33,6 +34,11 @@ Status CheckFolder(const std::string& folder, const std::vector<Role>& roles) {
 
 }  // namespace
 
+bool WantsCertificate(const std::string& address, const std::string& folder) {
+  constexpr int64_t kAskMs = 1000;
+  return security::ExplainRefusal(address, folder, Deadline::After(kAskMs)).ok();
+}
+
 Result<std::string> ClientIdentity(const TlsArgs& args, const std::string& address,
                                    const config::Environment& environment) {
   const std::vector<Role> roles = {Role::kOperator, Role::kViewer};
@@ -41,15 +47,18 @@ Result<std::string> ClientIdentity(const TlsArgs& args, const std::string& addre
     MW_TRY(CheckFolder(named, roles));
     return named;
   }
-  if (args.insecure || security::IsLoopback(address)) return std::string();
+  if (args.insecure) return std::string();
   const std::string home = security::TlsHome(environment);
+  const bool network = !security::IsLoopback(address);
   for (const Role role : roles) {
     const std::string place = security::IdentityPlace(home, role);
     if (home.empty() || !HasIdentity(place)) continue;
+    if (!network && !WantsCertificate(address, place)) continue;
     MW_TRY(CheckFolder(place, roles));
     return place;
   }
-  return Fail(FailedPrecondition(fmt::format(
+  if (!network) return std::string();
+  return Fail(InvalidArgument(fmt::format(
       "{} is on another machine, and there is no certificate to show to it; on the controller's "
       "host `meshwright cert issue operator NAME` makes a folder, which belongs to {} here (or name "
       "it by --tls-dir); --insecure does without, in the clear",

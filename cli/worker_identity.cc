@@ -50,7 +50,7 @@ Result<std::string> HeldName(const std::string& folder) {
 
 Status RefuseOther(const std::string& asked, const std::string& held, const std::string& folder) {
   if (asked.empty() || asked == held) return OkStatus();
-  return FailedPrecondition(
+  return InvalidArgument(
       fmt::format("--name {} and the certificate in {}, which is that of worker '{}', do not fit; "
                   "leave --name out, or choose another --tls-dir and join with it",
                   asked, folder, held));
@@ -83,7 +83,7 @@ Result<WorkerIdentity> FindWorkerIdentity(const TlsArgs& args, const WorkerIdent
                                           const config::Environment& environment) {
   const bool network = !security::IsLoopback(ask.address);
   std::string folder = args.dir;
-  if (folder.empty() && (network || !ask.join.empty()) && !args.insecure) {
+  if (folder.empty() && network && !args.insecure) {
     folder = environment("MESHWRIGHT_TLS_DIR").value_or("");
   }
   const bool named = !folder.empty();
@@ -97,14 +97,16 @@ Result<WorkerIdentity> FindWorkerIdentity(const TlsArgs& args, const WorkerIdent
     return JoinOrKeep(ask, folder);
   }
   if (ask.address.rfind("unix:", 0) == 0) return WorkerIdentity{"", ask.name};
-  const bool wanted = named || (!args.insecure && network);
+  const bool there = FileExists(folder + "/cert.pem");
+  const bool wanted =
+      named || (!args.insecure && (network || (there && WantsCertificate(ask.address, folder))));
   if (!wanted) return WorkerIdentity{"", ask.name};
-  if (named || FileExists(folder + "/cert.pem")) {
+  if (named || there) {
     MW_ASSIGN_OR_RETURN(const std::string held, HeldName(folder));
     MW_TRY(RefuseOther(ask.name, held, folder));
     return WorkerIdentity{folder, held};
   }
-  return Fail(FailedPrecondition(fmt::format(
+  return Fail(InvalidArgument(fmt::format(
       "{} is on another machine, and this one has no certificate to show to it; `meshwright cert "
       "join-token` on the controller's host prints a token, with which this command works: --join "
       "TOKEN; --insecure does without, in the clear",
