@@ -92,6 +92,21 @@ std::string HttpText(const std::string& bind, int port, const web::MountedPage& 
   return page.why_not.empty() ? metrics : fmt::format("{}, the page {}", metrics, page.why_not);
 }
 
+Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
+                   controller::ServerOptions& options) {
+  if (args.cert_init) {
+    const std::string home = security::TlsHome(config::ProcessEnvironment);
+    if (home.empty()) return InvalidArgument("--cert-init needs $MESHWRIGHT_TLS_HOME or a home");
+    if (!FileExists(home + "/ca/ca.pem")) MW_TRY(MakeCertificates(home, {}));
+  }
+  const ControllerIdentity identity = FindControllerIdentity(
+      global.tls, args.authority_dir, args.bind, config::ProcessEnvironment);
+  options.tls_dir = identity.tls_dir;
+  options.authority_dir = identity.authority_dir;
+  options.insecure = global.tls.insecure;
+  return OkStatus();
+}
+
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_TRY(AwaitStart(args.start_fd));
   LogOptions log;
@@ -123,16 +138,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const web::PageOptions page, PageOf(args));
   options.viewer_token = page.viewer_token;
   options.operator_token = page.operator_token;
-  if (args.cert_init) {
-    const std::string home = security::TlsHome(config::ProcessEnvironment);
-    if (home.empty()) return InvalidArgument("--cert-init needs $MESHWRIGHT_TLS_HOME or a home");
-    if (!FileExists(home + "/ca/ca.pem")) MW_TRY(MakeCertificates(home, {}));
-  }
-  const ControllerIdentity identity = FindControllerIdentity(
-      global.tls, args.authority_dir, args.bind, config::ProcessEnvironment);
-  options.tls_dir = identity.tls_dir;
-  options.authority_dir = identity.authority_dir;
-  options.insecure = global.tls.insecure;
+  MW_TRY(SetIdentity(args, global, options));
   MW_ASSIGN_OR_RETURN(const web::MountedPage mounted, web::MountPage(page, options));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));

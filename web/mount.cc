@@ -51,7 +51,8 @@ Result<MountedPage> MountPage(const PageOptions& options, controller::ServerOpti
   site.access = {options.viewer_token, options.operator_token, options.behind_tls};
   site.settings = options.settings;
   server.http_threads = kThreads + static_cast<int>(site.feed.viewers);
-  server.make_site = [site](const controller::SiteParts& parts) {
+  server.make_site = [site](const controller::SiteParts& parts) mutable {
+    site.audit = parts.audit;
     return MakeSite(ClusterOf(parts), site, SystemClock());
   };
   const auto drawer = std::make_shared<PlanDrawer>();

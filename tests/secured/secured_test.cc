@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,10 +19,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/listen_address.h"
 #include "base/secret_file.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "base/tls_identity.h"
+#include "base/unique_fd.h"
 #include "security/authority.h"
 #include "security/certificate.h"
 #include "security/tls_probe.h"
@@ -207,8 +212,9 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   EXPECT_EQ(acting.exit.code, 2);
   EXPECT_THAT(acting.stderr_text, HasSubstr("viewer 'bob' may not call JobService/Cancel"));
   EXPECT_TRUE(IsAudited("bob", "JobService/Cancel", "permission denied"));
-  // In the clear nobody is heard.
-  EXPECT_NE(Run({"--address", address_, "status"}).exit.code, 0);
+  // In the clear nobody is heard; who has a certificate in its place is not asked to say so.
+  EXPECT_EQ(Run({"--insecure", "--address", address_, "status"}).exit.code, 3);
+  EXPECT_EQ(Run({"--address", address_, "status"}).exit.code, 0);
 }
 
 TEST_F(Secured, WorkerRegistersAsWhomItsCertificateNames) {
@@ -260,6 +266,17 @@ TEST_F(Secured, TokensLetInWhomTheyAreFor) {
   // The certificate is kept: the second start needs no token.
   StartWorker("w0", {});
   EXPECT_TRUE(Await([this] { return IsReady("w0"); })) << LogOf("w0");
+}
+
+TEST_F(Secured, ConnectionsOfStrangersEndByThemselves) {
+  const int port = std::stoi(address_.substr(address_.rfind(':') + 1));
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketAddress there = ResolveNumeric("127.0.0.1", port).value();
+  ASSERT_EQ(::connect(silent.get(), there.get(), there.bytes), 0);
+  pollfd end{silent.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&end, 1, static_cast<int>(kSoonMs)), 1) << "it may stay without a handshake";
+  char byte = 0;
+  EXPECT_LE(::read(silent.get(), &byte, 1), 0);
 }
 
 TEST_F(Secured, CertificatesChangeWhileAJobRunsAndNoStepIsLost) {
