@@ -74,6 +74,7 @@ struct Storage {
   ConfigArgs config;
   TokenizerArgs tokenizer;
   AdapterArgs adapter;
+  CertArgs cert;
 };
 
 void AddProfile(CLI::App& command, std::string& profile) {
@@ -128,7 +129,7 @@ void AddController(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
       ->add_option("--bind", s.controller.bind,
-                   "Address to listen on; other than loopback needs a token")
+                   "Address to listen on; other than loopback needs certificates: `meshwright cert init`")
       ->capture_default_str();
   controller->add_option("--port", s.controller.port, "gRPC port; 0: pick")
       ->check(kPort)
@@ -182,6 +183,12 @@ void AddController(CLI::App& app, Storage& s) {
                        "them since");
   AddPlanCache(*controller, s.controller.plan_cache);
   AddPage(*controller, s.controller.page);
+  controller->add_option("--authority-dir", s.controller.authority_dir,
+                         "Folder of the cluster's authority, which signs for workers that join; "
+                         "default: ca/ beside the identity, where there is one");
+  controller->add_flag("--cert-init", s.controller.cert_init,
+                       "Where the cluster has no certificates yet, make them as `meshwright cert "
+                       "init` does: for services and containers");
   controller->add_option("--ready-fd", s.controller.ready_fd, "Descriptor to announce the ports on")
       ->group("");
   controller->add_option("--start-fd", s.controller.start_fd, "Descriptor to wait for")->group("");
@@ -240,7 +247,12 @@ void AddWorker(CLI::App& app, Storage& s) {
   CLI::App* worker =
       app.add_subcommand("worker", "Run a worker of the controller at --address in the foreground");
   AddWorkerOrders(*worker, s);
-  worker->add_option("--name", s.worker.name, "Unique name; default: host and process");
+  worker->add_option("--name", s.worker.name,
+                     "Unique name; default: that of its certificate, else host and process");
+  worker->add_option("--join", s.worker.join,
+                     "Token of `meshwright cert join-token`, or @FILE with it: have a certificate "
+                     "signed, once, and keep it")
+      ->envname("MESHWRIGHT_JOIN");
   worker
       ->add_option("--device", s.worker.device,
                    "What computes; auto: GPUs where there are any, else the CPU")
@@ -388,6 +400,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "config") return s.config;
   if (name == "tokenizer") return s.tokenizer;
   if (name == "adapter") return s.adapter;
+  if (name == "cert") return s.cert;
   return JobsArgs{};
 }
 
@@ -400,6 +413,7 @@ void AddGlobal(CLI::App& app, Storage& s) {
       ->check(kAddress);
   app.add_option("--token-file", s.global.token_file,
                  "File with the cluster's token; default: $MESHWRIGHT_TOKEN");
+  AddTls(app, s.global.tls);
   app.add_option("--color", s.global.color, "Colours on the terminal")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
@@ -524,6 +538,7 @@ void AddAll(CLI::App& app, Storage& storage) {
   AddWorker(app, storage);
   AddTokenizer(app, storage.tokenizer);
   AddAdapter(app, storage.adapter);
+  AddCert(app, storage.cert);
   AddHelp(app, storage);
 }
 

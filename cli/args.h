@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "cli/adapter_args.h"
 #include "cli/record_args.h"
+#include "cli/security_args.h"
 #include "cli/text_args.h"
 
 namespace meshwright::cli {
@@ -34,6 +35,7 @@ int ExitCodeOf(const Status& status);
 struct GlobalArgs {
   std::string address;     // empty: $MESHWRIGHT_ADDRESS, user config, 127.0.0.1:7700
   std::string token_file;  // empty: $MESHWRIGHT_TOKEN
+  TlsArgs tls;
   std::string color = "auto";
   std::string log_level = "info";
   bool log_json = false;
@@ -64,6 +66,8 @@ struct ControllerArgs {
   bool learn_profiles = true;      // plans go by what steps have shown of devices
   std::string plan_cache = "off";  // as of a plan
   PageArgs page;
+  std::string authority_dir;  // that signs for workers that join; empty: beside the identity
+  bool cert_init = false;     // makes certificates on its first start
   int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
   int start_fd = -1;  // see AwaitStart in cli/daemon.h
 };
@@ -79,6 +83,7 @@ struct MemoryArgs {
 
 struct WorkerArgs {
   std::string name;
+  std::string join;             // token, or @FILE with one; empty: it has a certificate or needs none
   std::string device = "auto";  // auto | cpu | cuda
   int devices = 0;              // 0: all GPUs, or one CPU device
   std::vector<int> gpus;        // instead of the first `devices`
@@ -278,7 +283,7 @@ using CommandArgs =
                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
                  VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
                  WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs, DoctorArgs,
-                 RecordsArgs, CompareArgs>;
+                 RecordsArgs, CompareArgs, CertArgs>;
 
 struct Invocation {
   GlobalArgs global;

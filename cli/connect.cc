@@ -5,7 +5,9 @@
 #include <charconv>
 
 #include "base/file.h"
+#include "base/secret_file.h"
 #include "base/text.h"
+#include "cli/identity_dirs.h"
 
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
@@ -86,11 +88,11 @@ Result<std::string> ResolveAddress(const GlobalArgs& global,
 
 Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment) {
   if (!global.token_file.empty()) {
-    MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(global.token_file));
+    MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(global.token_file));
     if (Trim(text).empty()) {
       return Fail(InvalidArgument(fmt::format(
           "--token-file {} is empty, which would turn the token off; write the cluster's token to "
-          "it: head -c 24 /dev/urandom | base64 > {}",
+          "it: (umask 077; head -c 24 /dev/urandom | base64 > {})",
           global.token_file, global.token_file)));
     }
     return std::string(Trim(text));
@@ -102,6 +104,8 @@ Result<client::Client::Options> ClientOptions(const GlobalArgs& global) {
   client::Client::Options options;
   MW_ASSIGN_OR_RETURN(options.address, ResolveAddress(global, config::ProcessEnvironment));
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
+  MW_ASSIGN_OR_RETURN(options.tls_dir,
+                      ClientIdentity(global.tls, options.address, config::ProcessEnvironment));
   return options;
 }
 

@@ -22,10 +22,11 @@ Result<std::string> ResolveAddress(const GlobalArgs& global,
                                    const config::Environment& environment);
 
 // The content of --token-file without line end, else $MESHWRIGHT_TOKEN, else "". Errors:
-// kInvalidArgument when the file is empty, kNotFound.
+// kInvalidArgument when the file is empty; those of ReadSecretFile.
 Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment);
 
-// What the global arguments and the environment say of it. Errors: those above.
+// What the global arguments and the environment say of it. Errors: those above; those of
+// ClientIdentity (cli/identity_dirs.h).
 Result<client::Client::Options> ClientOptions(const GlobalArgs& global);
 
 // Errors: kUnavailable naming the address and how to start a controller.

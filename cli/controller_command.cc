@@ -12,17 +12,20 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "base/secret_file.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/identity_dirs.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
 #include "cli/server_log.h"
 #include "cli/resolve_job.h"
 #include "controller/server.h"
+#include "security/places.h"
 #include "web/mount.h"
 #include "web/run_stories.h"
 
@@ -47,14 +50,15 @@ int PortAgain(const ControllerArgs& args, int wanted, size_t index) {
   return port > 0 && port <= 65535 && CheckListen(args.bind, port, "").ok() ? port : 0;
 }
 
-// "" without a file. Errors: kInvalidArgument: it is empty; those of reading.
+// "" without a file. Errors: kInvalidArgument: it is empty; those of ReadSecretFile.
 Result<std::string> TokenIn(const char* option, const std::string& path) {
   if (path.empty()) return std::string();
-  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
   const std::string token(Trim(text));
   if (!token.empty()) return token;
   return Fail(InvalidArgument(
-      fmt::format("{} {} is empty; write a token to it: head -c 24 /dev/urandom | base64 > {}",
+      fmt::format("{} {} is empty; write a token to it: (umask 077; head -c 24 "
+                  "/dev/urandom | base64 > {})",
                   option, path, path)));
 }
 
@@ -89,6 +93,21 @@ std::string HttpText(const std::string& bind, int port, const web::MountedPage& 
   return page.why_not.empty() ? metrics : fmt::format("{}, the page {}", metrics, page.why_not);
 }
 
+Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
+                   controller::ServerOptions& options) {
+  if (args.cert_init) {
+    const std::string home = security::TlsHome(config::ProcessEnvironment);
+    if (home.empty()) return InvalidArgument("--cert-init needs $MESHWRIGHT_TLS_HOME or a home");
+    if (!FileExists(home + "/ca/ca.pem")) MW_TRY(MakeCertificates(home, {}));
+  }
+  const ControllerIdentity identity = FindControllerIdentity(
+      global.tls, args.authority_dir, args.bind, config::ProcessEnvironment);
+  options.tls_dir = identity.tls_dir;
+  options.authority_dir = identity.authority_dir;
+  options.insecure = global.tls.insecure;
+  return OkStatus();
+}
+
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_TRY(AwaitStart(args.start_fd));
   MW_TRY(StartLog(global));
@@ -116,6 +135,9 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(options.scrape_token,
                       TokenIn("--scrape-token-file", args.page.scrape_token_file));
   MW_ASSIGN_OR_RETURN(const web::PageOptions page, PageOf(args));
+  options.viewer_token = page.viewer_token;
+  options.operator_token = page.operator_token;
+  MW_TRY(SetIdentity(args, global, options));
   MW_ASSIGN_OR_RETURN(const web::MountedPage mounted, web::MountPage(page, options));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));

@@ -54,6 +54,7 @@ struct Dispatch : JobDispatch {
   int operator()(const AdapterArgs& args) const { return RunAdapter(args, global); }
   int operator()(const CompletionArgs& args) const { return RunCompletion(args); }
   int operator()(const CompleteArgs& args) const { return RunComplete(args, global); }
+  int operator()(const CertArgs& args) const { return RunCert(args); }
 };
 
 int Main(const std::vector<std::string>& args) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/daemon.h"
+#include "cli/identity_dirs.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
 #include "cli/scratch_check.h"
@@ -27,6 +29,7 @@
 #include "worker/core_claims.h"
 #include "worker/core_share.h"
 #include "worker/executor_main.h"
+#include "worker/identity.h"
 #include "worker/kernel_timing.h"
 #include "worker/worker_log.h"
 
@@ -68,7 +71,11 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   worker::AgentOptions options;
   MW_ASSIGN_OR_RETURN(options.controller, ResolveAddress(global, config::ProcessEnvironment));
   MW_ASSIGN_OR_RETURN(options.token, LoadToken(global, config::ProcessEnvironment));
-  options.name = args.name;
+  MW_ASSIGN_OR_RETURN(const WorkerIdentity identity,
+                      FindWorkerIdentity(global.tls, {options.controller, args.name, args.join},
+                                         config::ProcessEnvironment));
+  options.tls_dir = identity.tls_dir;
+  options.name = identity.name;
   MW_ASSIGN_OR_RETURN(options.gpus, GpusOf(args));
   const bool gpus = options.gpus.driver != nullptr;
   options.devices =
@@ -183,6 +190,18 @@ Status ServeUntilEnd(worker::Agent& agent, ShutdownSignal& shutdown, LifeSigns& 
   return OkStatus();
 }
 
+// Null: there is no certificate to keep.
+std::unique_ptr<worker::IdentityKeeper> KeeperOf(const worker::AgentOptions& options) {
+  if (options.tls_dir.empty()) return nullptr;
+  auto keeper = std::make_unique<worker::IdentityKeeper>(
+      options.tls_dir,
+      [address = options.controller, folder = options.tls_dir](const std::string& request) {
+        return worker::AskRenewal(address, folder, request);
+      });
+  keeper->Start();
+  return keeper;
+}
+
 Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActorOptions actors) {
   MW_TRY(AwaitStart(args.start_fd));
   MW_TRY(StartLog(global));
@@ -200,6 +219,7 @@ Status Serve(const WorkerArgs& args, const GlobalArgs& global, worker::HostActor
   MW_ASSIGN_OR_RETURN(ShutdownSignal shutdown, ShutdownSignal::Install());
   MW_ASSIGN_OR_RETURN(Notifier notifier, Notifier::Open(config::ProcessEnvironment));
   LifeSigns signs(std::move(notifier), SystemClock());
+  const std::unique_ptr<worker::IdentityKeeper> keeper = KeeperOf(options);
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Agent> agent,
                       worker::Agent::Start(std::move(options)));
   AnnounceReady(args.ready_fd, std::to_string(agent->metrics_port()));

@@ -68,6 +68,9 @@ class Client {
   struct Options {
     std::string address;  // empty: $MESHWRIGHT_ADDRESS, else 127.0.0.1:7700
     std::string token;    // empty: $MESHWRIGHT_TOKEN, else none
+    // Folder of the identity to show (docs/security.md); empty: $MESHWRIGHT_TLS_DIR over a network,
+    // else in the clear. Not over sockets of the file system.
+    std::string tls_dir = {};
     int64_t timeout_ms = 10'000;
     // A call without a deadline of its own (Watch) asks a silent controller this often whether it
     // is there, and fails when it does not answer within half of that.
@@ -76,7 +79,9 @@ class Client {
     // long; 0: it fails at once.
     int64_t patience_ms = 60'000;
   };
-  // Errors: kUnavailable naming the address and how to start a controller; kUnauthenticated.
+  // Errors: kUnavailable naming the address and how to start a controller; kUnauthenticated; with
+  // an identity kPermissionDenied when one of the two does not believe the other; those of reading
+  // it.
   static Result<std::unique_ptr<Client>> Connect(Options options);
 
   // Content-addressed upload of a file; a known hash is not sent again.

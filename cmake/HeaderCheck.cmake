@@ -3,7 +3,7 @@
 # and Highway's *-inl.h files, which are made to be included several times by others.
 function(mw_header_check)
   set(sources)
-  set(rooms base actor ir formats checkpoint data tokenizer generation mesh planner search device ops collective proto controller worker client models config
+  set(rooms base security actor ir formats checkpoint data tokenizer generation mesh planner search device ops collective proto controller worker client models config
       report web profile cli)
   foreach(room ${rooms})
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}

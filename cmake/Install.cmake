@@ -8,7 +8,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(MW_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/meshwright)
-set(MW_PACKAGE_ROOMS base ir formats data proto client models)
+set(MW_PACKAGE_ROOMS base security ir formats data proto client models)
 set(MW_WORKER_ROOMS actor checkpoint tokenizer generation mesh compile planner search device ops collective worker config report profile cli_lib worker_main)
 
 include(cmake/PublicHeaders.cmake)

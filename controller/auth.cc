@@ -28,13 +28,23 @@ Status CheckAuthorization(std::string_view token, std::string_view authorization
   return OkStatus();
 }
 
-Status CheckBind(const std::string& bind, const std::string& token) {
-  const bool loopback =
-      bind == "localhost" || bind == "::1" || bind == "[::1]" || bind.rfind("127.", 0) == 0;
-  if (loopback || !token.empty()) return OkStatus();
+bool IsLoopbackBind(const std::string& bind) {
+  return bind == "localhost" || bind == "::1" || bind == "[::1]" || bind.rfind("127.", 0) == 0;
+}
+
+Status CheckBind(const std::string& bind, const BindGuard& guard) {
+  if (IsLoopbackBind(bind) || guard.certificates) return OkStatus();
+  if (!guard.insecure) {
+    return InvalidArgument(fmt::format(
+        "binding to {} lets other machines in, and there are no certificates; `meshwright cert "
+        "init` makes them, and then the same command works; or bind to 127.0.0.1, or say --insecure "
+        "to have tokens, programs and data pass the network in the clear",
+        bind));
+  }
+  if (guard.token) return OkStatus();
   return InvalidArgument(
-      fmt::format("binding to {} lets other machines in and there is no token; pass --token-file "
-                  "FILE, or bind to 127.0.0.1",
+      fmt::format("binding to {} with --insecure lets other machines in, and there is no token; "
+                  "pass --token-file FILE, or bind to 127.0.0.1",
                   bind));
 }
 

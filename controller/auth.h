@@ -15,7 +15,17 @@ bool ConstantTimeEqual(std::string_view a, std::string_view b);
 // Errors: kUnauthenticated saying where the token comes from.
 Status CheckAuthorization(std::string_view token, std::string_view authorization);
 
-// Errors: kInvalidArgument when `bind` is reachable from other machines and there is no token.
-Status CheckBind(const std::string& bind, const std::string& token);
+// Whether nobody but this machine reaches what listens there.
+bool IsLoopbackBind(const std::string& bind);
+
+// What guards a port.
+struct BindGuard {
+  bool certificates = false;
+  bool insecure = false;  // that was asked for
+  bool token = false;
+};
+// Errors: kInvalidArgument when `bind` is reachable from other machines, and there are no
+// certificates, or it was asked to do without and there is no token.
+Status CheckBind(const std::string& bind, const BindGuard& guard);
 
 }  // namespace meshwright::controller

@@ -13,6 +13,8 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/metrics_server.h"
+#include "base/tls_identity.h"
+#include "controller/audit_log.h"
 #include "controller/auth.h"
 #include "controller/await.h"
 #include "controller/checkpoint_store.h"
@@ -20,8 +22,10 @@
 #include "controller/fleet_metrics.h"
 #include "controller/grpc/rpc_server.h"
 #include "controller/server_impl.h"
+#include "controller/trust.h"
 #include "controller/worker_logs.h"
 #include "search/find_layout.h"
+#include "security/certificate.h"
 
 namespace meshwright::controller {
 namespace {
@@ -62,12 +66,31 @@ Status CheckScraper(const std::string& token, const std::string& authorization) 
       "metrics want the token of --scrape-token-file, as 'Authorization: Bearer TOKEN'");
 }
 
+// An identity that cannot serve is said at the start, not to each caller.
+Status CheckOwnIdentity(const std::string& folder) {
+  if (folder.empty()) return OkStatus();
+  MW_ASSIGN_OR_RETURN(const TlsIdentity identity, LoadTlsIdentity(folder));
+  const auto subject = security::CheckIdentity(identity, {security::Role::kController},
+                                               SystemClock().UnixMs() / 1000);
+  return subject.has_value() ? OkStatus() : subject.error().WithContext(folder);
+}
+
+Result<std::unique_ptr<Trust>> TrustOf(const std::string& authority_dir, const std::string& book) {
+  if (authority_dir.empty()) return nullptr;
+  MW_ASSIGN_OR_RETURN(auto authority, security::Authority::Load(authority_dir));
+  MW_ASSIGN_OR_RETURN(auto issued,
+                      security::IssueBook::Open(book, SystemClock().UnixMs() / 1000));
+  return std::make_unique<Trust>(std::move(authority), std::move(issued));
+}
+
 class ServerImpl final : public ServerWithCounters {
  public:
   ~ServerImpl() override { Stop(); }
 
   Status Start(const ServerOptions& options, ServerHooks hooks) {
-    MW_TRY(CheckBind(options.bind, options.token));
+    MW_TRY(CheckBind(options.bind,
+                     {!options.tls_dir.empty(), options.insecure, !options.token.empty()}));
+    MW_TRY(CheckOwnIdentity(options.tls_dir));
     MW_ASSIGN_OR_RETURN(StateDir dir, StateDir::Open(options.state_dir));
     dir_ = std::make_unique<StateDir>(std::move(dir));
     MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path(), dir_->LastJob()));
@@ -114,12 +137,7 @@ class ServerImpl final : public ServerWithCounters {
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.
     loop_->Start();
     StartFleetMetrics(root.empty() ? dir_->checkpoints_dir() : root);
-    MW_ASSIGN_OR_RETURN(
-        rpc_,
-        RpcServer::Start(options.bind, options.port,
-                         RpcParts{loop_.get(), blobs_.get(), &weights_, metrics_.get(),
-                                  options.token, options.limits, LocalSocketIn(options.state_dir),
-                                  checkpoints_.get(), options.resolve, story_.get(), logs_.get()}));
+    MW_TRY(StartRpc(options));
     MW_TRY(StartMetrics(options));
     LogInfo(fmt::format("listening on {}, state in {}, term {}",
                         FormatHostPort(options.bind, port()), dir_->root(),
@@ -189,6 +207,28 @@ class ServerImpl final : public ServerWithCounters {
     });
   }
 
+  Status StartRpc(const ServerOptions& options) {
+    MW_ASSIGN_OR_RETURN(audit_, AuditLog::Open(dir_->audit_path()));
+    MW_ASSIGN_OR_RETURN(trust_, TrustOf(options.authority_dir, dir_->issued_path()));
+    RpcParts parts;
+    parts.loop = loop_.get();
+    parts.blobs = blobs_.get();
+    parts.weights = &weights_;
+    parts.metrics = metrics_.get();
+    parts.access = {options.token, options.viewer_token, options.operator_token};
+    parts.audit = audit_.get();
+    parts.trust = trust_.get();
+    parts.tls_dir = options.tls_dir;
+    parts.limits = options.limits;
+    parts.local_path = LocalSocketIn(options.state_dir);
+    parts.checkpoints = checkpoints_.get();
+    parts.resolve = options.resolve;
+    parts.story = story_.get();
+    parts.logs = logs_.get();
+    MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port, std::move(parts)));
+    return OkStatus();
+  }
+
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
     MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options.bind,
@@ -221,7 +261,7 @@ class ServerImpl final : public ServerWithCounters {
       return Answers();
     });
     if (!options.make_site) return OkStatus();
-    site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get()});
+    site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get(), audit_.get()});
     metrics_server_->SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
     return OkStatus();
   }
@@ -238,6 +278,8 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<ControllerMetrics> metrics_;
   std::unique_ptr<FleetMetrics> fleet_;
   std::unique_ptr<ControlLoop> loop_;
+  std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Trust> trust_;
   std::unique_ptr<Site> site_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<RpcServer> rpc_;

@@ -25,12 +25,17 @@ class PlanCache;
 namespace meshwright::controller {
 
 struct ServerOptions {
-  std::string bind = "127.0.0.1";  // other addresses need a token
+  std::string bind = "127.0.0.1";  // other addresses need certificates, or `insecure` and a token
   int port = 7700;                 // 0: pick
   int metrics_port = 7780;         // 0: pick, -1: none
   std::string state_dir;  // SQLite, blobs, jobs/<id>/ with metrics.jsonl, model.safetensors, ...
   std::string checkpoint_root;  // of jobs whose workers have none; empty: in the state folder
-  std::string token;            // empty: no authentication (loopback only)
+  std::string token;            // empty: none
+  std::string viewer_token;     // of who may look, by gRPC; empty: none
+  std::string operator_token;   // of who may also act
+  std::string tls_dir;          // of the controller's identity; empty: in the clear
+  std::string authority_dir;    // signs certificates of workers that join; empty: none does
+  bool insecure = false;        // in the clear, where others reach it, too
   int64_t heartbeat_ms = 1000;
   int64_t worker_lost_ms =
       6000;  // silence after which a worker is lost; a closed session is noticed at once
@@ -54,7 +59,7 @@ class Server {
  public:
   virtual ~Server() = default;
   // Errors: kUnavailable "port 7700 is in use ...", kInvalidArgument non-loopback bind without
-  // token, kFailedPrecondition when another controller holds the state directory.
+  // certificates, kFailedPrecondition when another controller holds the state directory.
   static Result<std::unique_ptr<Server>> Start(ServerOptions options);
   virtual int port() const = 0;
   virtual int metrics_port() const = 0;

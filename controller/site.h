@@ -12,6 +12,7 @@
 
 namespace meshwright::controller {
 
+class AuditLog;
 class ControlLoop;
 class StateDir;
 class Store;
@@ -22,6 +23,7 @@ struct SiteParts {
   Store* store = nullptr;
   const StateDir* dir = nullptr;
   WorkerLogs* logs = nullptr;
+  AuditLog* audit = nullptr;  // null: nothing is written down
 };
 
 class Site {

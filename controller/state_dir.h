@@ -30,6 +30,8 @@ class StateDir {
   std::string store_path() const { return root_ + "/state.db"; }
   std::string blobs_dir() const { return root_ + "/blobs"; }
   std::string files_key_path() const { return root_ + "/files.key"; }
+  std::string audit_path() const { return root_ + "/audit.jsonl"; }
+  std::string issued_path() const { return root_ + "/issued.jsonl"; }
   std::string checkpoints_dir() const { return root_ + "/checkpoints"; }
   std::string logs_dir() const { return root_ + "/logs"; }
   std::string jobs_dir() const { return root_ + "/jobs"; }

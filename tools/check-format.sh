@@ -10,4 +10,4 @@ formatter=$(command -v clang-format-14 || command -v clang-format) || {
 mode=(--dry-run --Werror)
 if [ "${1:-}" = "--fix" ]; then mode=(-i); fi
 find actor base bench checkpoint cli client collective compile config controller data device examples formats generation ir mesh \
-  models ops planner profile proto rehearsal report search tests tokenizer web worker -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' | sort | xargs -r "$formatter" "${mode[@]}"
+  models ops planner profile proto rehearsal report search security tests tokenizer web worker -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h' | sort | xargs -r "$formatter" "${mode[@]}"

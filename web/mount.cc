@@ -40,7 +40,7 @@ Status CheckTokens(const PageOptions& options, bool loopback) {
 
 Result<MountedPage> MountPage(const PageOptions& options, controller::ServerOptions& server) {
   if (!options.wanted || server.metrics_port < 0) return MountedPage{};
-  const bool loopback = controller::CheckBind(server.bind, "").ok();
+  const bool loopback = controller::IsLoopbackBind(server.bind);
   MW_TRY(CheckTokens(options, loopback));
   if (!loopback && !options.behind_tls) {
     return MountedPage{false, fmt::format("not on {}, where others reach it: docs/page.md says how "
@@ -51,7 +51,8 @@ Result<MountedPage> MountPage(const PageOptions& options, controller::ServerOpti
   site.access = {options.viewer_token, options.operator_token, options.behind_tls};
   site.settings = options.settings;
   server.http_threads = kThreads + static_cast<int>(site.feed.viewers);
-  server.make_site = [site](const controller::SiteParts& parts) {
+  server.make_site = [site](const controller::SiteParts& parts) mutable {
+    site.audit = parts.audit;
     return MakeSite(ClusterOf(parts), site, SystemClock());
   };
   const auto drawer = std::make_shared<PlanDrawer>();

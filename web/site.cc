@@ -105,6 +105,10 @@ class PageSite final : public controller::Site {
     const Status status = cluster_->Order(job, *order);
     LogInfo(fmt::format("page: {} job {} by {}: {}", path[2], job,
                         RoleName(access_.RoleOf(request)), status.ToString()));
+    if (options_.audit != nullptr) {
+      options_.audit->Write({"", std::string(RoleName(access_.RoleOf(request))), "page",
+                             "page/" + path[2], fmt::format("job {}", job), status});
+    }
     return status.ok() ? JsonReply("{\"ok\":true}") : ErrorReply(status);
   }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "controller/audit_log.h"
 #include "controller/site.h"
 #include "web/access.h"
 #include "web/cluster.h"
@@ -30,6 +31,7 @@ struct SiteOptions {
   std::vector<std::pair<std::string, std::string>> settings;
   // A stream that has nothing to say says that it lives, and so learns that its reader is gone.
   int64_t keepalive_ms = 5000;
+  controller::AuditLog* audit = nullptr;  // of what is done here; null: none. Outlives the site
 };
 
 // Looks at the cluster from now on.

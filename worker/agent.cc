@@ -125,7 +125,9 @@ class AgentImpl final : public Agent {
     }
     MW_ASSIGN_OR_RETURN(resources_.listener,
                         collective::MakeListener(options_.data_bind, options_.data_port));
-    if (link_ == nullptr) link_ = MakeGrpcLink(options_.controller, options_.token);
+    if (link_ == nullptr) {
+      link_ = MakeGrpcLink({options_.controller, options_.token, options_.tls_dir});
+    }
     MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
     MW_ASSIGN_OR_RETURN(roots_, data::Roots::Open(options_.data_roots));
     MW_ASSIGN_OR_RETURN(checkpoint_roots_, checkpoint::Roots::Open(options_.checkpoint_roots));
@@ -144,7 +146,8 @@ class AgentImpl final : public Agent {
     }
     FillResources();
     executors_ = MakeExecutors(resources_, {options_.executor_command, options_.controller,
-                                            options_.token, options_.executor_end_ms});
+                                            options_.token, options_.tls_dir,
+                                            options_.executor_end_ms});
     register_ = RegisterOf(options_, roots_, checkpoint_roots_, resources_.listener->port());
     if (metrics_server_) {
       const std::string& host =
@@ -266,6 +269,7 @@ class AgentImpl final : public Agent {
     const int64_t patience_ms = welcomed_ ? kBackoffMaxMs : first_contact.remaining_ms();
     auto opened = link_->OpenSession(std::clamp<int64_t>(patience_ms, 1, kBackoffMaxMs));
     if (!opened.has_value()) {
+      if (opened.error().code() != StatusCode::kUnavailable) return opened.error();
       return Unavailable(
           fmt::format("{}; start it with 'meshwright controller', or pass --address HOST:PORT",
                       opened.error().message()));

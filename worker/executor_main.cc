@@ -117,8 +117,7 @@ class CountsToSend final : public MeshCounters {
 // say to the controller itself.
 class LinkForTiles final : public ControllerLink {
  public:
-  LinkForTiles(std::string controller, std::string token)
-      : controller_(std::move(controller)), token_(std::move(token)) {}
+  explicit LinkForTiles(LinkOptions options) : options_(std::move(options)) {}
 
   Result<std::unique_ptr<Session>> OpenSession(int64_t) override {
     return Fail(Unimplemented("an executor has no session: its supervisor has"));
@@ -146,12 +145,11 @@ class LinkForTiles final : public ControllerLink {
  private:
   ControllerLink& link() {
     const MutexLock lock(mutex_);
-    if (!link_) link_ = MakeGrpcLink(controller_, token_);
+    if (!link_) link_ = MakeGrpcLink(options_);
     return *link_;
   }
 
-  const std::string controller_;
-  const std::string token_;
+  const LinkOptions options_;
   Mutex mutex_;
   std::unique_ptr<ControllerLink> link_ MW_GUARDED_BY(mutex_);
 };
@@ -218,7 +216,8 @@ class ExecutorMain {
     const Send send = [this](const FromExecutor& message) { Say(message); };
     blobs_ = std::make_unique<SupervisorsBlobs>(send);
     counts_ = std::make_unique<CountsToSend>(send);
-    link_ = std::make_unique<LinkForTiles>(settings.controller, settings.token);
+    link_ = std::make_unique<LinkForTiles>(
+        LinkOptions{settings.controller, settings.token, settings.tls_dir});
     MW_ASSIGN_OR_RETURN(roots_, data::Roots::Open(settings.data_roots));
     MW_ASSIGN_OR_RETURN(checkpoint_roots_, checkpoint::Roots::Open(settings.checkpoint_roots));
     resources_.worker = std::move(settings.worker);

@@ -65,7 +65,12 @@ class ControllerLink {
   virtual void CancelBulk() = 0;
 };
 
-// address: host:port. token: empty for none.
-std::unique_ptr<ControllerLink> MakeGrpcLink(const std::string& address, const std::string& token);
+struct LinkOptions {
+  std::string address;  // host:port
+  std::string token;    // empty: none
+  std::string tls_dir;  // of the worker's identity; empty: in the clear
+};
+// Without an identity that can be read every connection fails, with the reason.
+std::unique_ptr<ControllerLink> MakeGrpcLink(LinkOptions options);
 
 }  // namespace meshwright::worker

@@ -3,6 +3,8 @@
 #include <cstdlib>
 
 #include "proto/messages.h"
+#include "security/grpc/credentials.h"
+#include "security/places.h"
 
 namespace meshwright::client {
 namespace {
@@ -30,6 +32,15 @@ std::string TokenOf(const Client::Options& options) {
   return value != nullptr ? value : "";
 }
 
+std::string TlsDirOf(const Client::Options& options) {
+  const std::string address = AddressOf(options);
+  if (address.rfind("unix:", 0) == 0) return "";
+  if (!options.tls_dir.empty()) return options.tls_dir;
+  if (security::IsLoopback(address)) return "";
+  const char* value = std::getenv("MESHWRIGHT_TLS_DIR");
+  return value != nullptr ? value : "";
+}
+
 void AddToken(grpc::ClientContext& context, const std::string& token) {
   if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
 }
@@ -43,7 +54,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Client::Options& options) {
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   ConnectAgainSoon(args);
   args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
-  return grpc::CreateCustomChannel(AddressOf(options), grpc::InsecureChannelCredentials(), args);
+  const std::string tls_dir = TlsDirOf(options);
+  if (!tls_dir.empty()) security::WantController(args);
+  const auto credentials = security::ChannelCredentialsOf(tls_dir).value_or(
+      security::ChannelCredentialsBy("none"));
+  return grpc::CreateCustomChannel(AddressOf(options), credentials, args);
 }
 
 }  // namespace meshwright::client

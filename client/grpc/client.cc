@@ -12,15 +12,18 @@
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
+#include "base/tls_identity.h"
 #include "client/grpc/channel.h"
 #include "client/grpc/session.h"
 #include "client/watch_again.h"
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
+#include "security/tls_probe.h"
 
 namespace meshwright::client {
 namespace {
@@ -108,6 +111,8 @@ struct OrderCall {
     return request;
   }
 };
+
+constexpr int64_t kExplainMs = 3'000;
 
 class GrpcClient final : public Client {
  public:
@@ -370,8 +375,14 @@ class GrpcClient final : public Client {
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::Connect(Options options) {
+  const std::string tls_dir = TlsDirOf(options);
+  if (!tls_dir.empty()) MW_TRY(LoadTlsIdentity(tls_dir));
   auto client = std::make_unique<GrpcClient>(options);
-  MW_TRY(client->Probe());
+  const Status probed = client->Probe();
+  if (probed.code() == StatusCode::kUnavailable && !tls_dir.empty()) {
+    MW_TRY(security::ExplainRefusal(AddressOf(options), tls_dir, Deadline::After(kExplainMs)));
+  }
+  MW_TRY(probed);
   return client;
 }
 

@@ -17,9 +17,13 @@
 
 namespace meshwright::controller {
 
+Status BlobServiceImpl::Admit(const grpc::ServerContext& context, const char* path) const {
+  return internal::ToStatus(CheckCall(context, *parts_.access, path));
+}
+
 grpc::Status BlobServiceImpl::StreamedHas(grpc::ServerContext* context, HasStream* stream) {
   const CallTimer timer(parts_.metrics, "blob", "has");
-  Status status = CheckCall(*context, parts_.token);
+  Status status = Admit(*context, "/meshwright.v1.BlobService/Has");
   if (status.ok()) status = HasBlob(*context, *stream);
   return timer.Done(status);
 }
@@ -42,8 +46,11 @@ Status BlobServiceImpl::HasBlob(grpc::ServerContext& context, HasStream& stream)
 grpc::Status BlobServiceImpl::Put(grpc::ServerContext* context,
                                   grpc::ServerReader<v1::PutBlobChunk>* reader, v1::PutBlobReply*) {
   const CallTimer timer(parts_.metrics, "blob", "put");
-  Status status = CheckCall(*context, parts_.token);
-  if (status.ok()) status = PutBlob(*context, *reader);
+  constexpr const char* kPath = "/meshwright.v1.BlobService/Put";
+  const auto caller = CheckCall(*context, *parts_.access, kPath);
+  if (!caller.has_value()) return timer.Done(caller.error());
+  const Status status = PutBlob(*context, *reader);
+  parts_.access->Answered(kPath, *caller, "", status);
   return timer.Done(status);
 }
 
@@ -62,7 +69,7 @@ Status BlobServiceImpl::PutBlob(grpc::ServerContext& context,
 
 grpc::Status BlobServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
   const CallTimer timer(parts_.metrics, "blob", "get");
-  Status status = CheckCall(*context, parts_.token);
+  Status status = Admit(*context, "/meshwright.v1.BlobService/Get");
   if (status.ok()) status = GetBlob(*context, *stream);
   return timer.Done(status);
 }
@@ -97,7 +104,8 @@ grpc::Status BlobServiceImpl::PutTiles(grpc::ServerContext* context,
                                        grpc::ServerReader<v1::TileChunk>* reader,
                                        v1::PutTilesReply* reply) {
   const CallTimer timer(parts_.metrics, "blob", "put_tiles");
-  if (const Status status = CheckCall(*context, parts_.token); !status.ok()) {
+  if (const Status status = Admit(*context, "/meshwright.v1.BlobService/PutTiles");
+      !status.ok()) {
     return timer.Done(status);
   }
   const auto tiles = PutAllTiles(*context, *reader);

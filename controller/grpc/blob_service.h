@@ -26,6 +26,7 @@ class BlobServiceImpl final : public v1::BlobService::StreamedService {
                         v1::PutTilesReply* reply) override;
 
  private:
+  Status Admit(const grpc::ServerContext& context, const char* path) const;
   Status HasBlob(grpc::ServerContext& context, HasStream& stream);
   Status PutBlob(grpc::ServerContext& context, grpc::ServerReader<v1::PutBlobChunk>& reader);
   Status GetBlob(grpc::ServerContext& context, GetStream& stream);

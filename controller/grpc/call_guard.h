@@ -1,23 +1,31 @@
-// What every handler does first and last: check the token, measure the call.
+// What every handler does first and last: ask who calls, measure the call.
 #pragma once
 
 #include <grpcpp/server_context.h>
 
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
-#include "controller/auth.h"
+#include "controller/access.h"
 #include "controller/metrics.h"
 #include "proto/grpc_status.h"
+#include "security/grpc/credentials.h"
 
 namespace meshwright::controller {
 
-inline Status CheckCall(const grpc::ServerContextBase& context, const std::string& token) {
+// `method`: "/meshwright.v1.JobService/Submit". Errors: those of Access::Check.
+inline Result<Caller> CheckCall(const grpc::ServerContextBase& context, const Access& access,
+                                std::string_view method) {
   const auto& metadata = context.client_metadata();
   const auto it = metadata.find("authorization");
-  const std::string value =
-      it == metadata.end() ? std::string() : std::string(it->second.data(), it->second.size());
-  return CheckAuthorization(token, value);
+  const security::Peer peer = security::PeerOf(context);
+  Shown shown;
+  if (it != metadata.end()) shown.authorization.assign(it->second.data(), it->second.size());
+  shown.over_tls = peer.over_tls;
+  shown.certificate = peer.subject;
+  shown.from = peer.address;
+  return access.Check(method, shown);
 }
 
 // Measures from its making to Done().

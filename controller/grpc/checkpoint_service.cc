@@ -24,11 +24,13 @@ constexpr size_t kMostDirtyBytes = size_t{128} << 20;
 }  // namespace
 
 template <typename Work>
-grpc::Status CheckpointServiceImpl::Serve(grpc::ServerContext& context, const char* method,
-                                          Work work) {
+grpc::Status CheckpointServiceImpl::Serve(grpc::ServerContext& context, const char* path,
+                                          const char* method, Work work) {
   const CallTimer timer(parts_.metrics, "checkpoint", method);
-  Status status = CheckCall(context, parts_.token);
-  if (status.ok()) status = work();
+  const auto caller = CheckCall(context, *parts_.access, path);
+  if (!caller.has_value()) return timer.Done(caller.error());
+  const Status status = work();
+  parts_.access->Answered(path, *caller, "", status);
   return timer.Done(status);
 }
 
@@ -54,7 +56,7 @@ Result<std::string> CheckpointServiceImpl::FolderOf(int64_t job) {
 grpc::Status CheckpointServiceImpl::Put(grpc::ServerContext* context,
                                         grpc::ServerReader<v1::PutShardChunk>* reader,
                                         v1::PutShardReply*) {
-  return Serve(*context, "put", [&] { return PutShard(*context, *reader); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/Put", "put", [&] { return PutShard(*context, *reader); });
 }
 
 Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
@@ -95,7 +97,7 @@ Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
 // ---- Reading ------------------------------------------------------------------------------------
 
 grpc::Status CheckpointServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
-  return Serve(*context, "get", [&] { return GetFile(*context, *stream); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/Get", "get", [&] { return GetFile(*context, *stream); });
 }
 
 Result<std::string> CheckpointServiceImpl::CheckpointOf(const v1::GetFileRequest& request) {
@@ -147,7 +149,7 @@ Status CheckpointServiceImpl::GetFile(grpc::ServerContext& context, GetStream& r
 // ---- What clients do besides --------------------------------------------------------------------
 
 grpc::Status CheckpointServiceImpl::StreamedList(grpc::ServerContext* context, ListStream* stream) {
-  return Serve(*context, "list", [&] { return ListSteps(*context, *stream); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/List", "list", [&] { return ListSteps(*context, *stream); });
 }
 
 Status CheckpointServiceImpl::ListSteps(grpc::ServerContext& context, ListStream& raw) {
@@ -167,7 +169,7 @@ Status CheckpointServiceImpl::ListSteps(grpc::ServerContext& context, ListStream
 
 grpc::Status CheckpointServiceImpl::StreamedRemove(grpc::ServerContext* context,
                                                    RemoveStream* stream) {
-  return Serve(*context, "remove", [&] { return RemoveStep(*context, *stream); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/Remove", "remove", [&] { return RemoveStep(*context, *stream); });
 }
 
 Status CheckpointServiceImpl::RemoveStep(grpc::ServerContext& context, RemoveStream& raw) {

@@ -33,7 +33,7 @@ class CheckpointServiceImpl final : public v1::CheckpointService::StreamedServic
  private:
   // The work of one call, once it may be done.
   template <typename Work>
-  grpc::Status Serve(grpc::ServerContext& context, const char* method, Work work);
+  grpc::Status Serve(grpc::ServerContext& context, const char* path, const char* method, Work work);
   Status PutShard(grpc::ServerContext& context, grpc::ServerReader<v1::PutShardChunk>& reader);
   Status GetFile(grpc::ServerContext& context, GetStream& stream);
   Status ListSteps(grpc::ServerContext& context, ListStream& stream);

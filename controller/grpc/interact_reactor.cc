@@ -139,9 +139,10 @@ class InteractReactor final : public Base {
 }  // namespace
 
 Base* MakeInteractReactor(grpc::CallbackServerContext& context, const CallParts& parts) {
-  if (const Status status = CheckCall(context, parts.token); !status.ok()) {
-    return new RefusedInteraction(proto::ToGrpc(status));
-  }
+  constexpr const char* kPath = "/meshwright.v1.JobService/Interact";
+  const auto caller = CheckCall(context, *parts.access, kPath);
+  if (!caller.has_value()) return new RefusedInteraction(proto::ToGrpc(caller.error()));
+  parts.access->Answered(kPath, *caller, "", OkStatus());
   return new InteractReactor(context, parts);
 }
 

@@ -167,7 +167,7 @@ void JobServiceImpl::AddReading() {
           update.set_next_log_line(news.cursor.lines);
           return update;
         };
-        return new Reactor(context, parts_, open, convert);
+        return new Reactor(context, parts_, "/meshwright.v1.JobService/Watch", open, convert);
       });
 }
 
@@ -190,7 +190,7 @@ LogServiceImpl::LogServiceImpl(CallParts parts) : LateService(std::move(parts)) 
       for (const std::string& line : news.update.log_lines) chunk.add_lines(line);
       return chunk;
     };
-    return new Reactor(context, parts_, open, convert);
+    return new Reactor(context, parts_, "/meshwright.v1.LogService/Tail", open, convert);
   });
 }
 

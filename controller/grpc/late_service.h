@@ -1,4 +1,4 @@
-// Calls whose request is read late: after the caller has shown the token, and only for so long.
+// Calls whose request is read late: after the caller has shown who it is, and only for so long.
 //
 // gRPC reads the request of a unary call, whatever its length, before it calls anybody: a stranger
 // could fill the memory with requests that never end. Here every method is a stream to the server,
@@ -21,6 +21,7 @@
 
 #include "controller/blob_store.h"
 #include "controller/control_loop.h"
+#include "controller/grpc/audit_detail.h"
 #include "controller/grpc/call_deadlines.h"
 #include "controller/grpc/call_guard.h"
 #include "controller/limits.h"
@@ -33,7 +34,7 @@ struct CallParts {
   ControlLoop* loop = nullptr;
   BlobStore* blobs = nullptr;
   ControllerMetrics* metrics = nullptr;
-  std::string token;
+  const Access* access = nullptr;
   CallDeadlines* deadlines = nullptr;
   Limits limits;
   RunStory* story = nullptr;  // null: nobody knows what happened in steps
@@ -47,37 +48,47 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
  public:
   using Answer = std::function<void(const Status&)>;
   using Body = std::function<void(const Request&, Reply&, Answer)>;
+  using BodyOf = std::function<void(const Caller&, const Request&, Reply&, Answer)>;
 
-  UnaryCall(grpc::CallbackServerContext* context, const CallParts& parts, CallTimer timer,
-            Body body)
-      : timer_(timer), body_(std::move(body)) {
-    if (const Status status = CheckCall(*context, parts.token); !status.ok()) {
-      End(status);
+  // `path`: a string literal.
+  UnaryCall(grpc::CallbackServerContext* context, const CallParts& parts, const char* path,
+            CallTimer timer, BodyOf body)
+      : access_(parts.access), path_(path), timer_(timer), body_(std::move(body)) {
+    auto caller = CheckCall(*context, *access_, path_);
+    if (!caller.has_value()) {
+      Refuse(caller.error());
       return;
     }
+    caller_ = *std::move(caller);
     watch_ = parts.deadlines->Begin(context, parts.limits.request_ms);
     this->StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
     watch_.reset();
-    if (!ok) return End(Cancelled("the request did not come whole"));
+    if (!ok) return Refuse(Cancelled("the request did not come whole"));
     // The answer may delete this before the body returns.
-    const Body body = std::move(body_);
-    body(request_, reply_, [this](const Status& status) { End(status); });
+    const BodyOf body = std::move(body_);
+    body(caller_, request_, reply_, [this](const Status& status) { End(status); });
   }
 
   void OnDone() override { delete this; }
 
  private:
+  void Refuse(const Status& status) { this->Finish(timer_.Done(status)); }
+
   void End(const Status& status) {
+    access_->Answered(path_, caller_, AuditDetail(request_, reply_), status);
     const grpc::Status done = timer_.Done(status);
     if (!done.ok()) return this->Finish(done);
     this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), done);
   }
 
+  const Access* const access_;
+  const char* const path_;
   CallTimer timer_;
-  Body body_;
+  BodyOf body_;
+  Caller caller_;
   std::unique_ptr<CallDeadlines::Watch> watch_;
   Request request_;
   Reply reply_;
@@ -92,8 +103,17 @@ class LateService : public grpc::Service {
   template <typename Request, typename Reply>
   void AddUnary(const char* path, const char* service, const char* method,
                 typename UnaryCall<Request, Reply>::Body body) {
-    AddStream<Request, Reply>(path, [this, service, method, body](auto* context) {
-      return new UnaryCall<Request, Reply>(context, parts_,
+    AddUnaryOf<Request, Reply>(path, service, method,
+                               [body](const Caller&, const Request& request, Reply& reply,
+                                      auto answer) { body(request, reply, std::move(answer)); });
+  }
+
+  // The same for a body that asks who calls.
+  template <typename Request, typename Reply>
+  void AddUnaryOf(const char* path, const char* service, const char* method,
+                  typename UnaryCall<Request, Reply>::BodyOf body) {
+    AddStream<Request, Reply>(path, [this, path, service, method, body](auto* context) {
+      return new UnaryCall<Request, Reply>(context, parts_, path,
                                            CallTimer(parts_.metrics, service, method), body);
     });
   }

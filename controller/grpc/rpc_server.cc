@@ -14,7 +14,9 @@
 #include "controller/grpc/checkpoint_service.h"
 #include "controller/grpc/job_file_service.h"
 #include "controller/grpc/job_service.h"
+#include "controller/grpc/trust_service.h"
 #include "controller/grpc/worker_service.h"
+#include "security/grpc/credentials.h"
 
 namespace meshwright::controller {
 namespace {
@@ -36,23 +38,31 @@ class GrpcServer final : public RpcServer {
   explicit GrpcServer(const RpcParts& parts)
       : limits_(parts.limits),
         local_path_(parts.local_path),
-        worker_(parts.loop, parts.logs, parts.token),
+        tls_dir_(parts.tls_dir),
+        access_(parts.access, parts.audit),
+        worker_(parts.loop, parts.logs, &access_),
         job_(Calls(parts)),
         log_(Calls(parts)),
         admin_(Calls(parts)),
         blob_(Calls(parts), parts.weights),
         checkpoint_(Calls(parts), parts.checkpoints),
-        job_file_(Calls(parts), parts.resolve) {}
+        job_file_(Calls(parts), parts.resolve),
+        trust_(Calls(parts), parts.trust) {}
   ~GrpcServer() override { Shutdown(); }
 
   Status Listen(const std::string& bind, int port) {
     MW_ASSIGN_OR_RETURN(auto acceptor, ListenOn(bind, port, limits_.max_connections));
+    MW_ASSIGN_OR_RETURN(auto credentials, CredentialsOfPort());
     acceptors_.push_back(std::move(acceptor));
     if (!local_path_.empty()) ListenLocally();
     grpc::ServerBuilder builder;
-    connections_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
+    const auto take = [&builder](std::shared_ptr<grpc::ServerCredentials> how) {
+      return builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, std::move(how));
+    };
+    from_port_ = take(std::move(credentials));
+    // Its owner alone can open the socket of the file system: nothing is to be shown there.
+    from_path_ = take(grpc::InsecureServerCredentials());
     SetLimits(builder);
     builder.RegisterService(&worker_);
     builder.RegisterService(&job_);
@@ -61,13 +71,15 @@ class GrpcServer final : public RpcServer {
     builder.RegisterService(&blob_);
     builder.RegisterService(&checkpoint_);
     builder.RegisterService(&job_file_);
+    builder.RegisterService(&trust_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return Internal("gRPC did not start its server; see stderr");
-    for (const auto& listening : acceptors_) {
-      listening->Start([this](UniqueFd connection) {
+    for (size_t i = 0; i < acceptors_.size(); ++i) {
+      const auto& into = i == 0 ? from_port_ : from_path_;
+      acceptors_[i]->Start([&into](UniqueFd connection) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
         taken.fd = connection.Release();
-        connections_->HandleNewConnection(&taken);
+        into->HandleNewConnection(&taken);
       });
     }
     return OkStatus();
@@ -89,8 +101,13 @@ class GrpcServer final : public RpcServer {
 
  private:
   CallParts Calls(const RpcParts& parts) {
-    return CallParts{parts.loop,  parts.blobs,  parts.metrics, parts.token,
+    return CallParts{parts.loop,  parts.blobs,  parts.metrics, &access_,
                      &deadlines_, parts.limits, parts.story,   parts.logs};
+  }
+
+  Result<std::shared_ptr<grpc::ServerCredentials>> CredentialsOfPort() const {
+    if (tls_dir_.empty()) return grpc::InsecureServerCredentials();
+    return security::ServerCredentialsOf(tls_dir_);
   }
 
   // The port is enough where the file system has no sockets.
@@ -122,6 +139,8 @@ class GrpcServer final : public RpcServer {
 
   const Limits limits_;
   const std::string local_path_;
+  const std::string tls_dir_;
+  const Access access_;
   CallDeadlines deadlines_;
   WorkerServiceImpl worker_;
   JobServiceImpl job_;
@@ -130,8 +149,10 @@ class GrpcServer final : public RpcServer {
   BlobServiceImpl blob_;
   CheckpointServiceImpl checkpoint_;
   JobFileServiceImpl job_file_;
+  TrustServiceImpl trust_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // of the port, then of the path
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> from_port_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> from_path_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -1,7 +1,7 @@
 // The controller's gRPC endpoint. Handlers decode, hand over to the control loop and encode; they
 // hold no state of their own.
 //
-// Limits: 4 MiB a message; every call needs the token when there is one. Keepalive finds dead peers
+// Limits: 4 MiB a message; who may call what is in controller/access.h. Keepalive finds dead peers
 // below the heartbeats. Thread rule: Start and Shutdown from one thread. Ownership: what the parts
 // point to outlives the server.
 #pragma once
@@ -10,11 +10,14 @@
 #include <string>
 
 #include "base/result.h"
+#include "controller/access.h"
+#include "controller/audit_log.h"
 #include "controller/blob_store.h"
 #include "controller/checkpoint_store.h"
 #include "controller/control_loop.h"
 #include "controller/limits.h"
 #include "controller/metrics.h"
+#include "controller/trust.h"
 #include "controller/weights_sink.h"
 #include "controller/worker_logs.h"
 #include "proto/job_file.h"
@@ -26,7 +29,10 @@ struct RpcParts {
   BlobStore* blobs = nullptr;
   WeightsSink* weights = nullptr;
   ControllerMetrics* metrics = nullptr;
-  std::string token;
+  AccessOptions access;
+  AuditLog* audit = nullptr;  // null: nothing is written down
+  Trust* trust = nullptr;     // null: no certificates are signed
+  std::string tls_dir;        // of the controller's identity; empty: in the clear
   Limits limits;
   // Where processes of this host may connect as well, for less than over the loopback: a socket of
   // the file system, for its owner only. Empty: nowhere.
@@ -41,7 +47,7 @@ class RpcServer {
  public:
   virtual ~RpcServer() = default;
   // Errors: kUnavailable "port ... is in use", kInvalidArgument when `bind` is no address of this
-  // machine, kPermissionDenied.
+  // machine, kPermissionDenied, those of LoadTlsIdentity.
   static Result<std::unique_ptr<RpcServer>> Start(const std::string& bind, int port,
                                                   RpcParts parts);
   virtual int port() const = 0;

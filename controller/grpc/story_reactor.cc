@@ -32,8 +32,9 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
  public:
   StoryReactor(grpc::CallbackServerContext& context, const CallParts& parts)
       : loop_(parts.loop), story_(parts.story), timer_(parts.metrics, "job", "story") {
-    if (const Status status = CheckCall(context, parts.token); !status.ok()) {
-      End(status);
+    const auto caller = CheckCall(context, *parts.access, "/meshwright.v1.JobService/Story");
+    if (!caller.has_value()) {
+      End(caller.error());
       return;
     }
     watch_ = parts.deadlines->Begin(&context, parts.limits.request_ms);

@@ -29,11 +29,11 @@ class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
   using Open = std::function<WatchPlan(const Request&)>;
   using Convert = std::function<std::optional<Message>(const ControlLoop::News&)>;
 
-  WatchReactor(grpc::CallbackServerContext* context, const CallParts& parts, Open open,
-               Convert convert)
+  WatchReactor(grpc::CallbackServerContext* context, const CallParts& parts, const char* path,
+               Open open, Convert convert)
       : loop_(parts.loop), open_(std::move(open)), convert_(std::move(convert)) {
-    if (const Status status = CheckCall(*context, parts.token); !status.ok()) {
-      End(status);
+    if (const auto caller = CheckCall(*context, *parts.access, path); !caller.has_value()) {
+      End(caller.error());
       return;
     }
     watch_ = parts.deadlines->Begin(context, parts.limits.request_ms);

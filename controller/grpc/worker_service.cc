@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "base/mutex.h"
 #include "controller/grpc/call_guard.h"
@@ -91,11 +93,15 @@ WriterLimits MostToAWorker() {
           .reader = "this worker"};
 }
 
+constexpr const char* kSessionPath = "/meshwright.v1.WorkerService/Session";
+
 // Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
  public:
-  SessionReactor(ControlLoop* loop, WorkerLogs* logs)
+  SessionReactor(ControlLoop* loop, WorkerLogs* logs, const Access* access, Caller caller)
       : loop_(loop),
+        access_(access),
+        caller_(std::move(caller)),
         writer_(std::make_shared<WorkerWriter>(this, MostToAWorker())),
         log_(std::make_shared<SessionLog>(logs, writer_)) {
     session_ = loop_->OpenSession(std::make_shared<WorkerPeer>(writer_, log_));
@@ -128,12 +134,23 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
     }
     MW_ASSIGN_OR_RETURN(proto::UpMessage message, proto::Decode(*wire));
     if (log_->Take(message.body)) return OkStatus();
-    if (const auto* info = std::get_if<proto::Register>(&message.body)) log_->OnRegister(*info);
+    if (const auto* info = std::get_if<proto::Register>(&message.body)) {
+      MW_TRY(Admit(info->name));
+      log_->OnRegister(*info);
+    }
     loop_->FromWorker(session_, std::move(message));
     return OkStatus();
   }
 
+  Status Admit(const std::string& name) const {
+    const Status status = access_->CheckWorkerName(caller_, name);
+    access_->Answered(kSessionPath, caller_, "worker " + name, status);
+    return status;
+  }
+
   ControlLoop* const loop_;
+  const Access* const access_;
+  const Caller caller_;
   const std::shared_ptr<WorkerWriter> writer_;
   const std::shared_ptr<SessionLog> log_;
   SessionId session_;
@@ -149,15 +166,14 @@ class RefusedSession final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
 
 }  // namespace
 
-WorkerServiceImpl::WorkerServiceImpl(ControlLoop* loop, WorkerLogs* logs, std::string token)
-    : loop_(loop), logs_(logs), token_(std::move(token)) {}
+WorkerServiceImpl::WorkerServiceImpl(ControlLoop* loop, WorkerLogs* logs, const Access* access)
+    : loop_(loop), logs_(logs), access_(access) {}
 
 grpc::ServerBidiReactor<v1::Up, v1::Down>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
-  if (const Status status = CheckCall(*context, token_); !status.ok()) {
-    return new RefusedSession(proto::ToGrpc(status));
-  }
-  return new SessionReactor(loop_, logs_);
+  auto caller = CheckCall(*context, *access_, kSessionPath);
+  if (!caller.has_value()) return new RefusedSession(proto::ToGrpc(caller.error()));
+  return new SessionReactor(loop_, logs_, access_, *std::move(caller));
 }
 
 }  // namespace meshwright::controller

@@ -1,8 +1,7 @@
 // WorkerService: one reactor per worker session.
 #pragma once
 
-#include <string>
-
+#include "controller/access.h"
 #include "controller/control_loop.h"
 #include "controller/worker_logs.h"
 #include "proto/meshwright.grpc.pb.h"
@@ -12,13 +11,13 @@ namespace meshwright::controller {
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
   // logs: null: nobody asks for those of workers.
-  WorkerServiceImpl(ControlLoop* loop, WorkerLogs* logs, std::string token);
+  WorkerServiceImpl(ControlLoop* loop, WorkerLogs* logs, const Access* access);
   grpc::ServerBidiReactor<v1::Up, v1::Down>* Session(grpc::CallbackServerContext* context) override;
 
  private:
-  ControlLoop* loop_;
-  WorkerLogs* logs_;
-  std::string token_;
+  ControlLoop* const loop_;
+  WorkerLogs* const logs_;
+  const Access* const access_;
 };
 
 }  // namespace meshwright::controller

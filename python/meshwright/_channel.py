@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ._errors import Code, Error, make_error
+from ._identity import folder_of, open_channel
 
 Reply = TypeVar("Reply")
 
@@ -38,7 +39,13 @@ def _as_it_is(message: bytes) -> bytes:
 class Channel:
     """One connection; thread-safe. Every call has a deadline, in seconds."""
 
-    def __init__(self, address: str | None, token: str | None, timeout: float) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        token: str | None,
+        timeout: float,
+        tls_dir: str | None = None,
+    ) -> None:
         import grpc
 
         self.address = address or os.environ.get("MESHWRIGHT_ADDRESS") or DEFAULT_ADDRESS
@@ -47,8 +54,9 @@ class Channel:
         self._rpc_error = grpc.RpcError
         self._metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
         keepalive_ms = 10_000
-        self.grpc = grpc.insecure_channel(
+        self.grpc = open_channel(
             self.address,
+            folder_of(self.address, tls_dir),
             options=[
                 ("grpc.keepalive_time_ms", keepalive_ms),
                 ("grpc.keepalive_timeout_ms", keepalive_ms // 2),

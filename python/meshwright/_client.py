@@ -65,7 +65,8 @@ class Client:
     """A connection to a controller; thread-safe. Times are seconds.
 
     address: None: $MESHWRIGHT_ADDRESS, else 127.0.0.1:7700. token: None: $MESHWRIGHT_TOKEN, else
-    none. timeout: of every call that has no other. patience: `Job.follow` goes on over another
+    none. tls_dir: folder of the identity to show (docs/security.md); None: $MESHWRIGHT_TLS_DIR over
+    a network, else in the clear. timeout: of every call that has no other. patience: `Job.follow` goes on over another
     connection when the controller dies or the network breaks, for so long.
     """
 
@@ -74,10 +75,11 @@ class Client:
         address: str | None = None,
         token: str | None = None,
         *,
+        tls_dir: str | None = None,
         timeout: float = 10.0,
         patience: float = 60.0,
     ) -> None:
-        self._channel = Channel(address, token, timeout)
+        self._channel = Channel(address, token, timeout, tls_dir)
         self._patience = patience
 
     @property

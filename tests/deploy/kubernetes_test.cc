@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(All, KubernetesWorkerSets,
 TEST(KubernetesPods, UseOptionsThatThereAreAndNoRights) {
   for (const std::string& name : {std::string("controller"), std::string("worker")}) {
     const std::string text = DeployFile("kubernetes/base/" + name + ".yaml");
-    EXPECT_THAT(OptionsIn(text), ::testing::Contains("--token-file"));
+    EXPECT_THAT(OptionsIn(text), ::testing::Contains(name == "worker" ? "--join" : "--cert-init"));
     EXPECT_THAT(UnknownOptions(name, text), IsEmpty()) << name;
     for (const char* rule :
          {"runAsNonRoot: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false",

@@ -1,6 +1,6 @@
 // The mixed case: two hosts of two workers each, as network namespaces with a cable between them.
-// Workers of one host share memory, workers of two hosts talk by TCP, a token guards the cluster,
-// and everything equals the run on one device.
+// Workers of one host share memory, workers of two hosts talk by TCP, certificates guard the
+// cluster, and everything equals the run on one device.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,6 @@ using ::testing::HasSubstr;
 
 constexpr int kWorkers = 4;
 constexpr int kSteps = 5;
-constexpr const char* kToken = "of-both-hosts";
 
 struct Layout {
   const char* name;
@@ -64,6 +63,11 @@ class Namespaces : public ::testing::Test {
       GTEST_SKIP() << "hosts as network namespaces need root and `ip`: " << hosts.error().message();
     }
     hosts_ = std::move(*hosts);
+    const auto made = RunMeshwright({"cert", "init", "--dir", dir_.File("tls")});
+    ASSERT_TRUE(made.has_value() && made->exit.ok()) << made->stderr_text;
+    const auto token = RunMeshwright({"cert", "join-token", "--dir", dir_.File("tls")});
+    ASSERT_TRUE(token.has_value() && token->exit.ok()) << token->stderr_text;
+    ASSERT_TRUE(WriteFileAtomic(dir_.File("join"), token->stdout_text, 0600).ok());
     StartProcess(0, "controller",
                  {"controller", "--bind", NetHosts::Address(0), "--port", "7700", "--metrics-port",
                   "0", "--state-dir", dir_.File("state")});
@@ -71,7 +75,8 @@ class Namespaces : public ::testing::Test {
       const int host = i * NetHosts::kHosts / kWorkers;
       StartProcess(host, fmt::format("w{}", i),
                    {"worker", "--device", "cpu", "--name", fmt::format("w{}", i), "--address",
-                    kController, "--bind", NetHosts::Address(host)});
+                    kController, "--bind", NetHosts::Address(host), "--join",
+                    "@" + dir_.File("join")});
     }
     ASSERT_TRUE(WaitUntil(
         [this] {
@@ -97,7 +102,7 @@ class Namespaces : public ::testing::Test {
     args.insert(args.begin(), MESHWRIGHT_BINARY);
     SubprocessOptions options;
     options.args = hosts_->On(host, args);
-    options.env = {{"MESHWRIGHT_TOKEN", kToken}, {"TMPDIR", dir_.path()}};
+    options.env = {{"MESHWRIGHT_TLS_HOME", dir_.File("tls")}, {"TMPDIR", dir_.path()}};
     options.stdout_to = OutputTo::File(dir_.File(name + ".log"));
     options.stderr_to = OutputTo::File(dir_.File(name + ".log"));
     options.death_signal = SIGKILL;
@@ -107,11 +112,11 @@ class Namespaces : public ::testing::Test {
   }
 
   // A command of a client on host 1.
-  Result<ProcessOutput> Client(std::vector<std::string> args, const std::string& token = kToken) {
+  Result<ProcessOutput> Client(std::vector<std::string> args, const std::string& home = "tls") {
     args.insert(args.begin(), {MESHWRIGHT_BINARY, "--address", kController, "-o", "json"});
     SubprocessOptions options;
     options.args = hosts_->On(1, args);
-    options.env = {{"MESHWRIGHT_TOKEN", token}};
+    options.env = {{"MESHWRIGHT_TLS_HOME", dir_.File(home)}};
     options.death_signal = SIGKILL;
     return RunProcess(options, 60'000);
   }
@@ -208,10 +213,16 @@ TEST_F(Namespaces, TwoHostsOfTwoWorkersTrainLikeOneDevice) {
     ExpectEqual(expected, Train(layout, "float64"), 1e-10, layout.name);
     ExpectEqual(expected_f32, Train(layout, "float32"), 1e-5, layout.name);
   }
-  const auto stranger = Client({"status"}, "another");
+  const auto nobody = Client({"status"}, "nothing");
+  ASSERT_TRUE(nobody.has_value()) << nobody.error();
+  EXPECT_EQ(nobody->exit.code, 2);
+  EXPECT_THAT(nobody->stderr_text, HasSubstr("meshwright cert issue operator"));
+  const auto other = RunMeshwright({"cert", "init", "--dir", dir_.File("other")});
+  ASSERT_TRUE(other.has_value() && other->exit.ok());
+  const auto stranger = Client({"status"}, "other");
   ASSERT_TRUE(stranger.has_value()) << stranger.error();
   EXPECT_EQ(stranger->exit.code, 2);
-  EXPECT_THAT(stranger->stderr_text, HasSubstr("the token is wrong"));
+  EXPECT_THAT(stranger->stderr_text, HasSubstr("controller 'controller', and no controller that"));
 }
 
 // While a job runs: pairs of one host map the same memory and no pair of two hosts does; what

@@ -175,7 +175,8 @@ TEST_F(Refusals, WrongOrMissingTokensAreRefusedAtOnce) {
     EXPECT_EQ(none.code, 2) << none.text;
     EXPECT_THAT(none.text, AllOf(HasSubstr("wants a token"), HasSubstr("MESHWRIGHT_TOKEN")));
   }
-  const std::string file = Write("token", "right\n");
+  const std::string file = dir_.File("token");
+  ASSERT_TRUE(WriteFileAtomic(file, "right\n", 0600).ok());
   const auto known =
       RunMeshwright({"--address", cluster().address(), "--token-file", file, "status"},
                     {{"MESHWRIGHT_TOKEN", ""}});
@@ -184,13 +185,14 @@ TEST_F(Refusals, WrongOrMissingTokensAreRefusedAtOnce) {
   ExpectAJobSucceeds(1, 1);
 }
 
-TEST_F(Refusals, ListeningBeyondLoopbackNeedsAToken) {
+TEST_F(Refusals, ListeningBeyondLoopbackNeedsCertificates) {
   const Failure failure = Fails({"controller", "--bind", "0.0.0.0", "--port", "0", "--metrics-port",
                                  "0", "--state-dir", dir_.File("state")},
-                                {{"MESHWRIGHT_TOKEN", ""}});
+                                {{"MESHWRIGHT_TOKEN", ""}, {"MESHWRIGHT_TLS_HOME", dir_.path()}});
   EXPECT_EQ(failure.code, 2);
-  EXPECT_THAT(failure.text, AllOf(HasSubstr("0.0.0.0"), HasSubstr("--token-file"),
-                                  HasSubstr("bind to 127.0.0.1")));
+  EXPECT_THAT(failure.text,
+              AllOf(HasSubstr("0.0.0.0"), HasSubstr("`meshwright cert init`"),
+                    HasSubstr("bind to 127.0.0.1"), HasSubstr("--insecure")));
 }
 
 }  // namespace

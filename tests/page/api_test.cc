@@ -97,9 +97,9 @@ TEST_F(PageApi, AStreamTellsStepsAsTheyAreDone) {
 
 TEST_F(PageApi, TokensAreWantedWhereThereAreSome) {
   TempDir dir = TempDir::Make().value();
-  ASSERT_TRUE(WriteFileAtomic(dir.File("look"), "look\n").ok());
-  ASSERT_TRUE(WriteFileAtomic(dir.File("act"), "act\n").ok());
-  ASSERT_TRUE(WriteFileAtomic(dir.File("scrape"), "scrape\n").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.File("look"), "look\n", 0600).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.File("act"), "act\n", 0600).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.File("scrape"), "scrape\n", 0600).ok());
   Begin({"--page-token-file", dir.File("look"), "--operator-token-file", dir.File("act"),
          "--scrape-token-file", dir.File("scrape")});
   EXPECT_EQ(Get("/healthz").code, 200);
@@ -123,8 +123,8 @@ TEST_F(PageApi, TokensAreWantedWhereThereAreSome) {
 
 TEST(PageStart, OffLoopbackThePageIsNotThereOrIsRefused) {
   TempDir dir = TempDir::Make().value();
-  ASSERT_TRUE(WriteFileAtomic(dir.File("token"), "cluster\n").ok());
-  ASSERT_TRUE(WriteFileAtomic(dir.File("look"), "look\n").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.File("token"), "cluster\n", 0600).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.File("look"), "look\n", 0600).ok());
   const ProcessOutput refused =
       RunMeshwright({"--token-file", dir.File("token"), "controller", "--bind", "0.0.0.0", "--port",
                      "0", "--metrics-port", "0", "--state-dir", dir.File("state"),

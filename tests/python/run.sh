@@ -12,7 +12,7 @@ if ! "$python" -c 'import google.protobuf, grpc, mypy, numpy' 2> /dev/null; then
   if [ "${CI:-}" = true ]; then exit 1; fi
   exit 77
 fi
-unset MESHWRIGHT_ADDRESS MESHWRIGHT_TOKEN
+unset MESHWRIGHT_ADDRESS MESHWRIGHT_TOKEN MESHWRIGHT_TLS_DIR
 export PYTHONPATH=$root/python PYTHONDONTWRITEBYTECODE=1
 cd "$root/tests/python"
 exec "$python" -W error::ResourceWarning -m unittest "${@:-discover}"

@@ -325,6 +325,7 @@ class Token(unittest.TestCase):
     def test_a_wrong_token_is_refused(self) -> None:
         token = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()), "token")
         token.write_text("secret\n")
+        token.chmod(0o600)
         cluster = Cluster(1, "--token-file", str(token))
         try:
             with Client(cluster.address, "wrong") as wrong:

@@ -27,6 +27,7 @@ const std::vector<Fence>& Fences() {
       {{"pcre2.h"}, {"tokenizer/regex.cc"}},
       {{"utf8proc.h"}, {"tokenizer/unicode.cc"}},
       {{"simdjson.h"}, {"tokenizer/json.cc"}},
+      {{"openssl/"}, {"base/", "security/", "collective/cpu/tcp", "tests/"}},
       {{"prometheus/", "civetweb", "CivetServer"}, {"base/metrics", "base/http_server"}},
   };
   return fences;
@@ -89,6 +90,7 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
   static const std::map<std::string, std::set<std::string>> edges = {
       {"base", {}},
       {"actor", {"base"}},
+      {"security", {"base"}},
       {"ir", {"base"}},
       {"formats", {"base", "ir"}},
       {"checkpoint", {"base", "ir", "formats"}},
@@ -104,12 +106,12 @@ const std::map<std::string, std::set<std::string>>& AllowedEdges() {
       {"ops", {"base", "ir", "device"}},
       {"collective", {"base", "ir", "device"}},
       {"worker",
-       {"base", "actor", "ir", "checkpoint", "data", "proto", "device", "ops", "collective",
+       {"base", "security", "actor", "ir", "checkpoint", "data", "proto", "device", "ops", "collective",
         "formats"}},
       {"controller",
-       {"base", "actor", "ir", "checkpoint", "data", "mesh", "planner", "search", "proto",
+       {"base", "security", "actor", "ir", "checkpoint", "data", "mesh", "planner", "search", "proto",
         "formats"}},
-      {"client", {"base", "ir", "data", "proto"}},
+      {"client", {"base", "security", "ir", "data", "proto"}},
       {"models", {"base", "ir", "client"}},
       {"config",
        {"base", "ir", "formats", "data", "mesh", "planner", "search", "client", "models"}},

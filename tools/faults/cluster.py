@@ -96,6 +96,7 @@ class Cluster:
         for each in (self.temporary, self.checkpoints):
             each.mkdir(parents=True, exist_ok=True)
         self.env = {**os.environ, "TMPDIR": str(self.temporary), "MESHWRIGHT_TOKEN": "of-a-test-of-faults",
+                    "MESHWRIGHT_INSECURE": "1",
                     **(more_env or {})}
         self.pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
         self.controller = self._start("controller", 0, [

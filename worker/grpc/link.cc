@@ -19,6 +19,8 @@
 #include "proto/frames.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
+#include "security/grpc/credentials.h"
+#include "security/tls_probe.h"
 
 namespace meshwright::worker {
 namespace {
@@ -28,6 +30,7 @@ constexpr size_t kMaxQueued = 1024;
 constexpr int64_t kBulkIdleMs = 120'000;
 constexpr int64_t kBulkLookMs = 5'000;
 constexpr int64_t kBulkConnectMs = 10'000;
+constexpr int64_t kExplainMs = 3'000;
 constexpr int64_t kBulkSliceMs = 50;  // how long a cancelled call may go on waiting
 
 std::chrono::system_clock::time_point In(int64_t ms) {
@@ -241,19 +244,24 @@ void BulkCalls::Look() {
 
 class GrpcLink final : public ControllerLink {
  public:
-  GrpcLink(std::string address, std::string token)
-      : address_(std::move(address)), token_(std::move(token)) {
-    control_channel_ = MakeChannel();
+  explicit GrpcLink(LinkOptions options)
+      : address_(std::move(options.address)),
+        token_(std::move(options.token)),
+        tls_dir_(std::move(options.tls_dir)) {
+    auto credentials = security::ChannelCredentialsOf(tls_dir_);
+    identity_ = internal::ToStatus(credentials);
+    // What cannot be shown is not gone without: such a channel never connects.
+    const auto shown = credentials.value_or(security::ChannelCredentialsBy("none"));
+    control_channel_ = MakeChannel(shown);
     control_ = v1::WorkerService::NewStub(control_channel_);
-    bulk_channel_ = MakeChannel();
+    bulk_channel_ = MakeChannel(shown);
     bulk_ = v1::BlobService::NewStub(bulk_channel_);
     files_ = v1::CheckpointService::NewStub(bulk_channel_);
   }
 
   Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) override {
-    if (!control_channel_->WaitForConnected(In(connect_ms))) {
-      return Fail(Unavailable(fmt::format("no controller answers at {}", address_)));
-    }
+    MW_TRY(identity_);
+    if (!control_channel_->WaitForConnected(In(connect_ms))) return Fail(WhyNot());
     return std::unique_ptr<Session>(std::make_unique<GrpcSession>(*control_, token_));
   }
 
@@ -356,7 +364,19 @@ class GrpcLink final : public ControllerLink {
   void CancelBulk() override { calls_.CancelAll(); }
 
  private:
+  // Why no connection came about. A certificate that is not believed is the end; nobody there is
+  // not.
+  Status WhyNot() const {
+    if (!tls_dir_.empty()) {
+      const Status why =
+          security::ExplainRefusal(address_, tls_dir_, Deadline::After(kExplainMs));
+      if (!why.ok()) return why;
+    }
+    return Unavailable(fmt::format("no controller answers at {}", address_));
+  }
+
   Status WaitForBulk(const BulkCall& call) {
+    MW_TRY(identity_);
     const Deadline deadline = Deadline::After(kBulkConnectMs);
     do {
       MW_TRY(call.CheckCancelled());
@@ -376,8 +396,10 @@ class GrpcLink final : public ControllerLink {
     return next();
   }
 
-  std::shared_ptr<grpc::Channel> MakeChannel() const {
+  std::shared_ptr<grpc::Channel> MakeChannel(
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials) const {
     grpc::ChannelArguments args;
+    if (!tls_dir_.empty()) security::WantController(args);
     // Control and bulk have connections of their own, so that a blob never delays a launch.
     args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
@@ -389,7 +411,7 @@ class GrpcLink final : public ControllerLink {
     args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
     args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
     args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
-    return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+    return grpc::CreateCustomChannel(address_, credentials, args);
   }
 
   static bool WriteTile(grpc::ClientWriter<v1::TileChunk>& stream, const proto::WeightTile& tile) {
@@ -410,6 +432,8 @@ class GrpcLink final : public ControllerLink {
 
   const std::string address_;
   const std::string token_;
+  const std::string tls_dir_;
+  Status identity_;  // why there is none to show
   std::shared_ptr<grpc::Channel> control_channel_;
   std::unique_ptr<v1::WorkerService::Stub> control_;
   std::shared_ptr<grpc::Channel> bulk_channel_;
@@ -420,8 +444,8 @@ class GrpcLink final : public ControllerLink {
 
 }  // namespace
 
-std::unique_ptr<ControllerLink> MakeGrpcLink(const std::string& address, const std::string& token) {
-  return std::make_unique<GrpcLink>(address, token);
+std::unique_ptr<ControllerLink> MakeGrpcLink(LinkOptions options) {
+  return std::make_unique<GrpcLink>(std::move(options));
 }
 
 }  // namespace meshwright::worker

@@ -38,7 +38,7 @@ class FilesOfMeshes : public ::testing::Test {
     const auto running = cluster_->client().Watch(
         running_, [](const client::JobUpdate& update) { return update.steps.empty(); }, 60'000);
     EXPECT_EQ(running->state, client::JobState::kRunning);
-    link_ = worker::MakeGrpcLink("127.0.0.1:" + std::to_string(cluster_->port()), "");
+    link_ = worker::MakeGrpcLink({"127.0.0.1:" + std::to_string(cluster_->port()), "", ""});
   }
 
   std::string KeyOf(uint64_t gen) const {

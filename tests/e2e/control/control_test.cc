@@ -364,6 +364,7 @@ TEST(ControlAccess, SaysWhatIsWrongWithItsOwnAddressOrState) {
   EXPECT_THAT(same_port.error().message(), HasSubstr(std::to_string(cluster->port())));
   options.bind = "192.0.2.1";  // for documentation: no machine has it
   options.token = "token";
+  options.insecure = true;
   const auto foreign = controller::Server::Start(options);
   ASSERT_FALSE(foreign.has_value());
   EXPECT_EQ(foreign.error().code(), StatusCode::kInvalidArgument);
@@ -374,6 +375,11 @@ TEST(ControlAccess, SaysWhatIsWrongWithItsOwnAddressOrState) {
   const auto open = controller::Server::Start(options);
   ASSERT_FALSE(open.has_value());
   EXPECT_EQ(open.error().code(), StatusCode::kInvalidArgument);
+  options.token = "token";
+  options.insecure = false;
+  const auto clear = controller::Server::Start(options);
+  ASSERT_FALSE(clear.has_value());
+  EXPECT_THAT(clear.error().message(), HasSubstr("meshwright cert init"));
 }
 
 }  // namespace

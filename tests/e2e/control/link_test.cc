@@ -16,7 +16,7 @@ constexpr char kNobody[] = "127.0.0.1:1";
 Status Sink(std::string_view) { return OkStatus(); }
 
 TEST(GrpcLink, CancelBulkEndsACallThatWaitsForItsConnection) {
-  const auto link = MakeGrpcLink(kNobody, "");
+  const auto link = MakeGrpcLink({kNobody, "", ""});
   std::promise<void> waiting;
   bool told = false;
   const auto asked = [&] {
@@ -32,7 +32,7 @@ TEST(GrpcLink, CancelBulkEndsACallThatWaitsForItsConnection) {
 }
 
 TEST(GrpcLink, ACallLooksWhetherItsJobWasAborted) {
-  const auto link = MakeGrpcLink(kNobody, "");
+  const auto link = MakeGrpcLink({kNobody, "", ""});
   std::atomic<int> asked{0};
   auto put = std::async(std::launch::async, [&] {
     return link->PutTiles([&] { return ++asked > 3; },

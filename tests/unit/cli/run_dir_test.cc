@@ -185,12 +185,12 @@ TEST(Connect, AnEmptyTokenFileDoesNotTurnTheTokenOff) {
   GlobalArgs global;
   global.token_file = folder->File("token");
   const config::Environment none = [](const std::string&) { return std::nullopt; };
-  ASSERT_TRUE(WriteFileAtomic(global.token_file, " \n").ok());
+  ASSERT_TRUE(WriteFileAtomic(global.token_file, " \n", 0600).ok());
   const auto empty = LoadToken(global, none);
   ASSERT_FALSE(empty);
   EXPECT_EQ(empty.error().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(empty.error().message().find(global.token_file), std::string::npos);
-  ASSERT_TRUE(WriteFileAtomic(global.token_file, "abc\n").ok());
+  ASSERT_TRUE(WriteFileAtomic(global.token_file, "abc\n", 0600).ok());
   EXPECT_EQ(*LoadToken(global, none), "abc");
 }
 

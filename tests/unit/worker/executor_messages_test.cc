@@ -36,6 +36,7 @@ TEST(ExecutorMessages, SettingsArriveAsTheyWere) {
   settings.host_actors.silent_ms = 9;
   settings.controller = "unix:/x";
   settings.token = "secret";
+  settings.tls_dir = "/etc/meshwright/tls";
   settings.log_level = LogLevel::kWarn;
   const auto read = Sent<ExecutorSettings>(ToExecutor(settings));
   EXPECT_EQ(read.worker, settings.worker);
@@ -54,6 +55,7 @@ TEST(ExecutorMessages, SettingsArriveAsTheyWere) {
   EXPECT_EQ(read.host_actors.silent_ms, 9);
   EXPECT_EQ(read.controller, "unix:/x");
   EXPECT_EQ(read.token, "secret");
+  EXPECT_EQ(read.tls_dir, settings.tls_dir);
   EXPECT_EQ(read.log_level, LogLevel::kWarn);
 }
 

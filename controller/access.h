@@ -1,0 +1,69 @@
+// Who may call what: the one table of methods and roles, and who a caller is.
+//
+// A caller shows a certificate of the cluster's authority, which names a role (security/subject.h),
+// or a token, which stands for one. Where neither is asked for, on this machine, everyone may do
+// everything.
+//
+//   looks     viewers and operators
+//   acts      operators; written to the audit log
+//   works     workers, under the name in their certificate
+//   carries   operators and workers: what moves programs and data
+//
+// Thread rule: thread-safe. Ownership: the audit log outlives it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "controller/audit_log.h"
+#include "security/subject.h"
+
+namespace meshwright::controller {
+
+struct AccessOptions {
+  std::string token;           // the cluster's; over TLS an operator's
+  std::string viewer_token;    // empty: none
+  std::string operator_token;  // empty: none
+};
+
+// What a call comes with.
+struct Shown {
+  std::string authorization;  // of the metadata
+  bool over_tls = false;      // then a certificate or a token is asked for
+  std::optional<security::Subject> certificate;
+  std::string from;
+};
+
+struct Caller {
+  std::optional<security::Role> role;  // none: may do everything
+  std::string name;                    // in its certificate; empty: it has none
+  std::string from;
+};
+
+class Access {
+ public:
+  // audit: null for none.
+  Access(AccessOptions options, AuditLog* audit) : options_(std::move(options)), audit_(audit) {}
+
+  // Who calls "/meshwright.v1.JobService/Submit", if they may. Refusals are audited.
+  // Errors: kUnauthenticated saying what to show; kPermissionDenied naming the role that may.
+  // REQUIRES: the method is in the table.
+  Result<Caller> Check(std::string_view method, const Shown& shown) const;
+
+  // Writes a call down that acts. `detail`: upon what ("job 12").
+  void Answered(std::string_view method, const Caller& caller, const std::string& detail,
+                const Status& answer) const;
+
+  // OK when this caller may register as that worker. Errors: kPermissionDenied naming both.
+  Status CheckWorkerName(const Caller& caller, const std::string& name) const;
+
+ private:
+  Result<Caller> Identify(const Shown& shown) const;
+
+  const AccessOptions options_;
+  AuditLog* const audit_;
+};
+
+}  // namespace meshwright::controller

@@ -1,0 +1,91 @@
+#include "security/issue_book.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace meshwright::security {
+namespace {
+
+using nlohmann::json;
+
+std::string LineOf(const IssueBook::Issue& issue, const std::string& nonce) {
+  return json{{"name", issue.name},
+              {"key", issue.key_sha256},
+              {"ends_s", issue.ends_s},
+              {"token", nonce}}
+             .dump() +
+         "\n";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<IssueBook>> IssueBook::Open(const std::string& path, int64_t now_s) {
+  auto book = std::unique_ptr<IssueBook>(new IssueBook(path));
+  if (!FileExists(path)) return book;
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const MutexLock lock(book->mutex_);
+  std::string kept;
+  for (const std::string& line : Split(text, '\n')) {
+    if (line.empty()) continue;
+    const json read = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // What a crash cut off was never answered.
+    if (read.is_discarded() || !read.is_object()) continue;
+    Issue issue{read.value("name", ""), read.value("key", ""), read.value("ends_s", int64_t{0})};
+    const std::string nonce = read.value("token", "");
+    if (issue.ends_s < now_s) continue;
+    kept += LineOf(issue, nonce);
+    if (!nonce.empty()) book->used_.insert(nonce);
+    const std::string name = issue.name;
+    book->issues_[name] = std::move(issue);
+  }
+  if (kept != text) MW_TRY(WriteFileAtomic(path, kept, 0600));
+  return book;
+}
+
+Status IssueBook::Admit(const JoinToken& token, const Issue& issue, int64_t now_s) {
+  const MutexLock lock(mutex_);
+  if (!token.name.empty() && token.name != issue.name) {
+    return PermissionDenied(fmt::format("the join token is for the worker '{}', not for '{}'",
+                                        token.name, issue.name));
+  }
+  if (token.once && used_.count(token.nonce) != 0) {
+    return PermissionDenied(
+        "the join token has been used, and it is for one time; print a new one with `meshwright "
+        "cert join-token`");
+  }
+  const auto held = issues_.find(issue.name);
+  const bool taken = held != issues_.end() && held->second.ends_s >= now_s &&
+                     held->second.key_sha256 != issue.key_sha256 && token.name.empty() &&
+                     !token.replace;
+  if (taken) {
+    return PermissionDenied(fmt::format(
+        "a worker '{0}' has a certificate already; choose another --name, or print a token for "
+        "this one with `meshwright cert join-token --name {0}`",
+        issue.name));
+  }
+  return Append(issue, token.once ? token.nonce : "");
+}
+
+Status IssueBook::Note(const Issue& issue) {
+  const MutexLock lock(mutex_);
+  return Append(issue, "");
+}
+
+Status IssueBook::Append(const Issue& issue, const std::string& nonce) {
+  const std::string line = LineOf(issue, nonce);
+  if (FileExists(path_)) {
+    MW_TRY(AppendFile(path_, line));
+  } else {
+    MW_TRY(WriteFileAtomic(path_, line, 0600));
+  }
+  issues_[issue.name] = issue;
+  if (!nonce.empty()) used_.insert(nonce);
+  return OkStatus();
+}
+
+}  // namespace meshwright::security
