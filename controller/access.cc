@@ -35,6 +35,7 @@ const std::map<std::string_view, Act>& Methods() {
       {"/meshwright.v1.JobService/Resume", Act::kAct},
       {"/meshwright.v1.JobService/Record", Act::kAct},
       {"/meshwright.v1.JobService/Story", Act::kLook},
+      {"/meshwright.v1.JobService/Hang", Act::kLook},
       {"/meshwright.v1.JobService/Watch", Act::kLook},
       {"/meshwright.v1.JobService/Interact", Act::kAct},
       {"/meshwright.v1.JobFileService/Resolve", Act::kAct},
@@ -42,6 +43,7 @@ const std::map<std::string_view, Act>& Methods() {
       {"/meshwright.v1.AdminService/OrderWorker", Act::kAct},
       {"/meshwright.v1.AdminService/Workers", Act::kLook},
       {"/meshwright.v1.AdminService/State", Act::kLook},
+      {"/meshwright.v1.AdminService/WorkerLog", Act::kLook},
       {"/meshwright.v1.TrustService/Join", Act::kJoin},
       {"/meshwright.v1.TrustService/Renew", Act::kRenew},
   };
