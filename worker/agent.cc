@@ -121,8 +121,12 @@ class AgentImpl final : public Agent {
       options_.memory_bytes = options_.gpus.driver == nullptr ? DefaultMemoryBytes(options_.devices)
                                                               : options_.gpus.memory_bytes;
     }
+    std::shared_ptr<collective::Tls> tls;
+    if (!options_.tls_dir.empty()) {
+      MW_ASSIGN_OR_RETURN(tls, collective::MakeTls(options_.tls_dir));
+    }
     MW_ASSIGN_OR_RETURN(resources_.listener,
-                        collective::MakeListener(options_.data_bind, options_.data_port));
+                        collective::MakeListener(options_.data_bind, options_.data_port, tls));
     if (link_ == nullptr) link_ = MakeGrpcLink(options_.controller, options_.token);
     MW_ASSIGN_OR_RETURN(blobs_, BlobCache::Open(options_.cache_dir, link_.get()));
     MW_ASSIGN_OR_RETURN(roots_, data::Roots::Open(options_.data_roots));
@@ -140,7 +144,8 @@ class AgentImpl final : public Agent {
     }
     FillResources();
     executors_ = MakeExecutors(resources_, {options_.executor_command, options_.controller,
-                                            options_.token, options_.executor_end_ms});
+                                            options_.token, options_.tls_dir,
+                                            options_.executor_end_ms});
     register_ = RegisterOf(options_, roots_, checkpoint_roots_, resources_.listener->port());
     if (metrics_server_) {
       const std::string& host =

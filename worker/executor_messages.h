@@ -44,6 +44,7 @@ struct ExecutorSettings {
   HostActorOptions host_actors;
   std::string controller;  // for tiles, which go there at the end
   std::string token;
+  std::string tls_dir;  // of the worker's identity
   LogLevel log_level = LogLevel::kInfo;
 };
 

@@ -56,6 +56,7 @@ struct ExecutorOptions {
   std::vector<std::string> command;
   std::string controller;  // to which executors send tiles
   std::string token;
+  std::string tls_dir;  // of the worker's identity
   // For an executor to let go of its mesh, from the order on; then its process is killed. GPUs have
   // as long as their work may take to end besides (HostResources::gpu_drain_timeout_ms).
   int64_t end_ms = 10'000;

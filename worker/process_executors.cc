@@ -37,6 +37,7 @@ ExecutorSettings SettingsOf(const HostResources& resources, const ExecutorOption
   settings.host_actors = resources.host_actors;
   settings.controller = options.controller;
   settings.token = options.token;
+  settings.tls_dir = options.tls_dir;
   settings.log_level = LowestLogLevel();
   return settings;
 }

@@ -58,6 +58,7 @@ void Put(const ExecutorSettings& settings, v1::ToExecutor& wire) {
   actors.set_end_grace_ms(settings.host_actors.end_grace_ms);
   out.set_controller(settings.controller);
   out.set_token(settings.token);
+  out.set_tls_dir(settings.tls_dir);
   out.set_log_level(static_cast<int32_t>(settings.log_level));
 }
 
@@ -108,6 +109,7 @@ ExecutorSettings Get(const v1::ExecutorSettings& wire) {
   settings.host_actors = Get(wire.host_actors());
   settings.controller = wire.controller();
   settings.token = wire.token();
+  settings.tls_dir = wire.tls_dir();
   settings.log_level = static_cast<LogLevel>(wire.log_level());
   return settings;
 }
