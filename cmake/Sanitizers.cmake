@@ -28,3 +28,12 @@ elseif(MESHWRIGHT_SANITIZE)
   message(FATAL_ERROR
           "MESHWRIGHT_SANITIZE='${MESHWRIGHT_SANITIZE}': use address, thread or leave it empty")
 endif()
+
+# MESHWRIGHT_FUZZ=ON: code that tells libFuzzer which ways it takes; with MESHWRIGHT_SANITIZE=address it also dies of
+# what is wrong and would not show.
+if(MESHWRIGHT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "MESHWRIGHT_FUZZ=ON needs clang, which has libFuzzer: cmake --preset fuzz")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -39,6 +39,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "collective/tls.h"
 #include "device/device.h"
 #include "ir/dtype.h"
 
@@ -217,10 +218,16 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual int port() const = 0;
+  // What its connections speak, and those that its fabrics make; null: plain.
+  virtual std::shared_ptr<Tls> tls() const = 0;
 };
-// bind_address: "127.0.0.1" or "0.0.0.0"; port 0 picks one. Errors: kUnavailable naming the port in
-// use.
-Result<std::shared_ptr<Listener>> MakeListener(const std::string& bind_address, int port);
+// Null where there is no listener.
+inline std::shared_ptr<Tls> TlsOf(const std::shared_ptr<Listener>& listener) {
+  return listener == nullptr ? nullptr : listener->tls();
+}
+// bind_address: "127.0.0.1" or "0.0.0.0"; port 0 picks one. Errors: kUnavailable naming the port in use.
+Result<std::shared_ptr<Listener>> MakeListener(const std::string& bind_address, int port,
+                                               std::shared_ptr<Tls> tls = nullptr);
 
 // listener may be null when all ranks are local.
 Result<std::unique_ptr<Fabric>> MakeCpuFabric(FabricOptions options,

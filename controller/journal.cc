@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/unique_fd.h"
+#include "ir/job.h"
 
 namespace meshwright::controller {
 namespace {
@@ -141,8 +142,10 @@ std::string LastLine(const std::string& path) {
 std::optional<proto::StepMetrics> ParseStep(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step")) return std::nullopt;
+  const double number = ReadNumber(object, "step");
+  if (!(number >= 0 && number <= static_cast<double>(ir::kMaxSteps))) return std::nullopt;
   proto::StepMetrics step;
-  step.step = static_cast<int64_t>(ReadNumber(object, "step"));
+  step.step = static_cast<int64_t>(number);
   step.loss = ReadNumber(object, "loss");
   step.grad_norm = ReadNumber(object, "grad_norm");
   step.lr = ReadNumber(object, "lr");

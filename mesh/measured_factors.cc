@@ -175,6 +175,11 @@ Result<FactorsByDevice> ParseFactors(std::string_view text) {
     const Status read = ReadLine(line, factors, device);
     if (!read.ok()) return Fail(read.WithContext(fmt::format("line {}", number)));
   }
+  for (const auto& [name, own] : factors) {
+    if (own.steps > 0) continue;
+    return Fail(InvalidArgument(
+        fmt::format("line {}: device \"{}\" has no steps that its factors are from", number, name)));
+  }
   return factors;
 }
 

@@ -123,8 +123,12 @@ class AgentImpl final : public Agent {
       options_.memory_bytes = options_.gpus.driver == nullptr ? DefaultMemoryBytes(options_.devices)
                                                               : options_.gpus.memory_bytes;
     }
+    std::shared_ptr<collective::Tls> tls;
+    if (!options_.tls_dir.empty()) {
+      MW_ASSIGN_OR_RETURN(tls, collective::MakeTls(options_.tls_dir));
+    }
     MW_ASSIGN_OR_RETURN(resources_.listener,
-                        collective::MakeListener(options_.data_bind, options_.data_port));
+                        collective::MakeListener(options_.data_bind, options_.data_port, tls));
     if (link_ == nullptr) {
       link_ = MakeGrpcLink({options_.controller, options_.token, options_.tls_dir});
     }

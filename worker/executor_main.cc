@@ -230,8 +230,12 @@ class ExecutorMain {
     resources_.gpu_drain_timeout_ms = settings.gpu_drain_timeout_ms;
     resources_.transport = settings.transport;
     resources_.collective_timeout_ms = settings.collective_timeout_ms;
-    resources_.listener = collective::MakeRelayedListener(std::move(connections_),
-                                                          [this] { Say(AwaitsConnections{}); });
+    std::shared_ptr<collective::Tls> tls;
+    if (!settings.tls_dir.empty()) {
+      MW_ASSIGN_OR_RETURN(tls, collective::MakeTls(settings.tls_dir));
+    }
+    resources_.listener = collective::MakeRelayedListener(
+        std::move(connections_), [this] { Say(AwaitsConnections{}); }, std::move(tls));
     resources_.blobs = blobs_.get();
     resources_.roots = &roots_;
     resources_.checkpoint_roots = &checkpoint_roots_;

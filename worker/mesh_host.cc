@@ -182,7 +182,8 @@ void MeshHost::On(const proto::SaveState& message) {
 
 void MeshHost::On(const proto::RestoreState& message) {
   RunInOrder(message.launch_seq, "restoring the state", [&](proto::LaunchDone&) {
-    return runtime_ ? RestoreState(message, *files_, cluster_id_, state_, *runtime_)
+    return runtime_ ? RestoreState(message, *files_, cluster_id_, state_, *runtime_,
+                                   collective::TlsOf(resources_.listener))
                     : FailedPrecondition("restore before the programs were loaded");
   });
 }

@@ -8,7 +8,8 @@
 
 namespace meshwright::worker {
 
-void SlotServers::Serve(std::shared_ptr<void> what, UniqueFd connection, FindSlot find) {
+void SlotServers::Serve(std::shared_ptr<void> what, collective::Connection connection,
+                        FindSlot find) {
   MW_CHECK(what != nullptr && connection.valid()) << "a reader of nothing";
   const MutexLock lock(mutex_);
   ForgetEnded();
@@ -18,8 +19,8 @@ void SlotServers::Serve(std::shared_ptr<void> what, UniqueFd connection, FindSlo
   reader.connection = std::move(connection);
   reader.what = what.get();
   reader.thread = std::thread([what = std::move(what), find = std::move(find), &reader] {
-    ServeSlots(reader.connection.get(), find);
-    (void)::shutdown(reader.connection.get(), SHUT_RDWR);
+    ServeSlots(reader.connection, find);
+    (void)::shutdown(reader.connection.fd(), SHUT_RDWR);
     reader.ended = true;
   });
 }
@@ -38,7 +39,7 @@ void SlotServers::ForgetEnded() {
 void SlotServers::End(const std::set<const void*>& gone) {
   const MutexLock lock(mutex_);
   for (const auto& reader : readers_) {
-    if (gone.contains(reader->what)) (void)::shutdown(reader->connection.get(), SHUT_RDWR);
+    if (gone.contains(reader->what)) (void)::shutdown(reader->connection.fd(), SHUT_RDWR);
   }
 }
 
@@ -50,7 +51,7 @@ void SlotServers::Close() {
     readers.swap(readers_);
   }
   for (const auto& reader : readers) {
-    (void)::shutdown(reader->connection.get(), SHUT_RDWR);
+    (void)::shutdown(reader->connection.fd(), SHUT_RDWR);
     reader->thread.join();
   }
 }

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "base/unique_fd.h"
 #include "worker/snapshot_files.h"
 
 namespace meshwright::worker {
@@ -26,7 +25,7 @@ class SlotServers {
   ~SlotServers() { Close(); }
 
   // Serves the connection what `find` finds in `what`, which lives as long.
-  void Serve(std::shared_ptr<void> what, UniqueFd connection, FindSlot find);
+  void Serve(std::shared_ptr<void> what, collective::Connection connection, FindSlot find);
   // Who reads one of these is cut off.
   void End(const std::set<const void*>& gone);
   // Everyone is, and nobody comes any more.
@@ -34,7 +33,7 @@ class SlotServers {
 
  private:
   struct Reader {
-    UniqueFd connection;
+    collective::Connection connection;
     const void* what = nullptr;
     std::atomic<bool> ended{false};
     std::thread thread;

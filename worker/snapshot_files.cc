@@ -30,17 +30,17 @@ void Put(T value, std::byte* into) {
   std::memcpy(into, &value, sizeof value);
 }
 
-Status AnswerWith(int connection, const std::string& refusal) {
+Status AnswerWith(collective::Connection& connection, const std::string& refusal) {
   std::array<std::byte, 4> head{};
   Put(static_cast<uint32_t>(refusal.size()), head.data());
-  MW_TRY(collective::WriteFully(connection, head.data(), head.size()));
-  return collective::WriteFully(connection, refusal.data(), refusal.size());
+  MW_TRY(connection.Write(head.data(), head.size()));
+  return connection.Write(refusal.data(), refusal.size());
 }
 
 // One request and its answer.
-Status ServeOne(int connection, const FindSlot& find) {
+Status ServeOne(collective::Connection& connection, const FindSlot& find) {
   std::array<std::byte, kRequestBytes> request{};
-  MW_TRY(collective::ReadFully(connection, request.data(), request.size()));
+  MW_TRY(connection.Read(request.data(), request.size()));
   const auto name_bytes = Get<uint32_t>(request.data());
   const auto offset = Get<int64_t>(request.data() + 4);
   const auto bytes = Get<uint32_t>(request.data() + 12);
@@ -48,35 +48,37 @@ Status ServeOne(int connection, const FindSlot& find) {
     return InvalidArgument(fmt::format("a request of {} bytes", bytes));
   }
   std::string name(name_bytes, '\0');
-  MW_TRY(collective::ReadFully(connection, name.data(), name.size()));
+  MW_TRY(connection.Read(name.data(), name.size()));
   const std::span<const std::byte> slot = find(name);
   if (slot.empty()) return AnswerWith(connection, "it does not hold " + name);
   const auto size = static_cast<int64_t>(slot.size());
   const std::array<std::byte, 4> head{};
   if (bytes == kAskSize) {
-    MW_TRY(collective::WriteFully(connection, head.data(), head.size()));
-    return collective::WriteFully(connection, &size, sizeof size);
+    MW_TRY(connection.Write(head.data(), head.size()));
+    return connection.Write(&size, sizeof size);
   }
   if (offset < 0 || offset > size - static_cast<int64_t>(bytes)) {
     return AnswerWith(connection, fmt::format("{} has {} bytes", name, size));
   }
-  MW_TRY(collective::WriteFully(connection, head.data(), head.size()));
-  return collective::WriteFully(connection, slot.data() + offset, bytes);
+  MW_TRY(connection.Write(head.data(), head.size()));
+  return connection.Write(slot.data() + offset, bytes);
 }
 
 }  // namespace
 
-void ServeSlots(int connection, const FindSlot& find) {
-  MW_CHECK(connection >= 0 && find != nullptr) << "slots are served to nobody";
+void ServeSlots(collective::Connection& connection, const FindSlot& find) {
+  MW_CHECK(connection.valid() && find != nullptr) << "slots are served to nobody";
   while (ServeOne(connection, find).ok()) {
   }
 }
 
 SnapshotFiles::SnapshotFiles(std::string cluster_id, std::string manifest,
-                             std::vector<proto::SnapshotSource> sources)
+                             std::vector<proto::SnapshotSource> sources,
+                             std::shared_ptr<collective::Tls> tls)
     : cluster_id_(std::move(cluster_id)),
       manifest_(std::move(manifest)),
-      sources_(std::move(sources)) {}
+      sources_(std::move(sources)),
+      tls_(std::move(tls)) {}
 
 Result<std::string> SnapshotFiles::ReadAll(const std::string& file) {
   if (file != checkpoint::kManifestName) {
@@ -93,7 +95,7 @@ Result<std::string> SnapshotFiles::ReadAll(const std::string& file) {
     const collective::DoorName door{cluster_id_, source.mesh_gen.value(), source.process_id,
                                     source.secret};
     places_[manifest.files[i].name] = {source.slot,
-                                       std::make_unique<SlotReader>(source.address, door)};
+                                       std::make_unique<SlotReader>(source.address, door, tls_)};
   }
   return manifest_;
 }
@@ -125,7 +127,7 @@ Status SlotReader::Ask(const std::string& slot, int64_t offset, uint32_t bytes,
                        std::span<std::byte> into) {
   MW_CHECK(into.size() <= kMostSlotBytes) << into.size() << " bytes of a slot at once";
   if (!connection_.valid()) {
-    MW_ASSIGN_OR_RETURN(connection_, collective::EnterDoor(address_, door_, kSlotTimeoutMs));
+    MW_ASSIGN_OR_RETURN(connection_, collective::EnterDoor(address_, door_, kSlotTimeoutMs, tls_));
   }
   Result<std::string> refusal = Exchange(slot, offset, bytes, into);
   if (refusal.has_value()) return refusal->empty() ? OkStatus() : DataLoss(*refusal);
@@ -142,19 +144,18 @@ Result<std::string> SlotReader::Exchange(const std::string& slot, int64_t offset
   Put(offset, head + 4);
   Put(bytes, head + 12);
   request += slot;
-  const int fd = connection_.get();
-  MW_TRY(collective::WriteFully(fd, request.data(), request.size()));
+  MW_TRY(connection_.Write(request.data(), request.size()));
   std::array<std::byte, 4> answer{};
-  MW_TRY(collective::ReadFully(fd, answer.data(), answer.size()));
+  MW_TRY(connection_.Read(answer.data(), answer.size()));
   const auto text_bytes = Get<uint32_t>(answer.data());
   if (text_bytes > kMostAnswerText) {
     return Fail(DataLoss(fmt::format("a refusal of {} bytes", text_bytes)));
   }
   std::string text(text_bytes, '\0');
   if (text_bytes == 0) {
-    MW_TRY(collective::ReadFully(fd, into.data(), into.size()));
+    MW_TRY(connection_.Read(into.data(), into.size()));
   } else {
-    MW_TRY(collective::ReadFully(fd, text.data(), text.size()));
+    MW_TRY(connection_.Read(text.data(), text.size()));
   }
   return text;
 }

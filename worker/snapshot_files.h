@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/unique_fd.h"
 #include "checkpoint/reader.h"
 #include "collective/door.h"
 #include "proto/state_messages.h"
@@ -37,15 +36,16 @@ inline constexpr int64_t kSlotTimeoutMs = 5'000;
 // The bytes of a slot; empty: there is none of this name.
 using FindSlot = std::function<std::span<const std::byte>(const std::string& name)>;
 // Answers requests of a connection. What is found lives until it returns.
-void ServeSlots(int connection, const FindSlot& find);
+void ServeSlots(collective::Connection& connection, const FindSlot& find);
 
 // Reads what one worker has of one mesh; connects when it is first needed.
 //
 // Thread rule: one thread.
 class SlotReader {
  public:
-  SlotReader(std::string address, collective::DoorName door)
-      : address_(std::move(address)), door_(std::move(door)) {}
+  // tls: as of the worker's data port; null: plain.
+  SlotReader(std::string address, collective::DoorName door, std::shared_ptr<collective::Tls> tls)
+      : address_(std::move(address)), door_(std::move(door)), tls_(std::move(tls)) {}
 
   // Errors: kDataLoss: it is not there; kUnavailable: nobody answers.
   Status Read(const std::string& slot, int64_t offset, std::span<std::byte> into);
@@ -59,15 +59,16 @@ class SlotReader {
 
   const std::string address_;
   const collective::DoorName door_;
-  UniqueFd connection_;
+  const std::shared_ptr<collective::Tls> tls_;
+  collective::Connection connection_;
 };
 
 // The files of a manifest of snapshots.
 class SnapshotFiles final : public checkpoint::ByteSource {
  public:
-  // sources: of the manifest's files, in their order.
+  // sources: of the manifest's files, in their order. tls: as of the workers' data ports.
   SnapshotFiles(std::string cluster_id, std::string manifest,
-                std::vector<proto::SnapshotSource> sources);
+                std::vector<proto::SnapshotSource> sources, std::shared_ptr<collective::Tls> tls);
 
   Status Read(const std::string& file, int64_t offset, std::span<std::byte> into) override;
   Result<std::string> ReadAll(const std::string& file) override;
@@ -81,6 +82,7 @@ class SnapshotFiles final : public checkpoint::ByteSource {
   const std::string cluster_id_;
   const std::string manifest_;
   const std::vector<proto::SnapshotSource> sources_;
+  const std::shared_ptr<collective::Tls> tls_;
   Mutex mutex_;
   std::map<std::string, Place> places_ MW_GUARDED_BY(mutex_);  // by file
 };

@@ -158,10 +158,10 @@ Status SnapshotStore::OpenDoor(Entry& entry) {
   if (listener_ == nullptr || entry.door != nullptr) return OkStatus();
   const std::weak_ptr<Kept> weak = entry.kept;
   MW_ASSIGN_OR_RETURN(
-      entry.door, collective::OpenDoor(listener_, entry.kept->name, [this, weak](UniqueFd fd) {
+      entry.door, collective::OpenDoor(listener_, entry.kept->name, [this, weak](collective::Connection connection) {
         const std::shared_ptr<Kept> kept = weak.lock();
         if (kept == nullptr) return;
-        servers_.Serve(kept, std::move(fd), [this, of = kept.get()](const std::string& slot) {
+        servers_.Serve(kept, std::move(connection), [this, of = kept.get()](const std::string& slot) {
           return Find(*of, slot);
         });
       }));
@@ -231,7 +231,7 @@ Status SnapshotStore::Copy(const proto::CopySnapshot& copy) {
         collective::DoorName door = kept->name;
         door.process_id = part.process_id;
         of_worker = std::make_unique<SnapshotCopier>(
-            SlotReader(part.address, std::move(door)),
+            SlotReader(part.address, std::move(door), collective::TlsOf(listener_)),
             std::set<std::string>(part.boxes.begin(), part.boxes.end()),
             [] { return AvailableMemoryBytes(); });
       }

@@ -63,6 +63,7 @@ class StateSaver {
 // but those whose name fits a pattern of `exclude` ('*': any text). Errors: those of
 // checkpoint::Reader, naming tensor and box; of snapshots they are blamed on the machines.
 Status RestoreState(const proto::RestoreState& message, CheckpointFiles& files,
-                    const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime);
+                    const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime,
+                    std::shared_ptr<collective::Tls> tls = nullptr);
 
 }  // namespace meshwright::worker

@@ -19,6 +19,7 @@ namespace meshwright::collective {
 
 struct FabricContext {
   FabricOptions options;
+  std::shared_ptr<Tls> tls;  // of connections to other processes; null: plain
   AbortLatch latch;
   std::function<void(const Status&)> abort;  // Fabric::Abort
   int64_t operation_timeout_ms = 0;          // of a call; 0: it has no deadline

@@ -7,24 +7,25 @@
 
 namespace meshwright::collective {
 
-TcpDialer::TcpDialer(TcpLoop& loop, std::string address, const Hello& hello, Callbacks callbacks)
+TcpDialer::TcpDialer(TcpLoop& loop, std::string address, const Hello& hello,
+                     std::shared_ptr<Tls> tls, Callbacks callbacks)
     : loop_(loop),
       address_(std::move(address)),
       hello_(EncodeHello(hello)),
       expected_process_(hello.to_process),
       callbacks_(std::move(callbacks)),
       resolver_(loop.io()),
-      socket_(loop.io()),
+      tls_(std::move(tls)),
+      stream_(TcpSocket(loop.io())),
       timer_(loop.io()) {}
 
 void TcpDialer::Start() { Attempt(); }
 
 void TcpDialer::Cancel() {
   cancelled_ = true;
-  ErrorCode ignored;
   resolver_.cancel();
   timer_.cancel();
-  socket_.close(ignored);
+  stream_.Close();
 }
 
 void TcpDialer::Attempt() {
@@ -69,25 +70,61 @@ void TcpDialer::ConnectTo(const asio::ip::tcp::endpoint& endpoint) {
     Retry(fd.error().message());
     return;
   }
-  if (const Status status = AssignSocket(socket_, endpoint.protocol(), std::move(*fd));
+  stream_ = TcpStream(TcpSocket(loop_.io()));
+  handed_on_ = false;
+  if (const Status status = AssignSocket(stream_.socket(), endpoint.protocol(), std::move(*fd));
       !status.ok()) {
     Retry(status.message());
     return;
   }
-  socket_.async_connect(endpoint, Current([this](const ErrorCode& error) {
-                          if (error) {
-                            Retry(error.message());
-                          } else {
-                            SendHello();
-                          }
-                        }));
+  stream_.socket().async_connect(endpoint, Current([this](const ErrorCode& error) {
+                                   if (error) {
+                                     Retry(error.message());
+                                   } else {
+                                     OnConnected();
+                                   }
+                                 }));
+}
+
+void TcpDialer::OnConnected() {
+  if (tls_ == nullptr) {
+    SendHello();
+    return;
+  }
+  Result<std::unique_ptr<TlsSession>> session = ContextOf(tls_)->NewSession(TlsEnd::kDials);
+  if (!session.has_value()) {
+    Finish(session.error());
+    return;
+  }
+  if (!handed_on_) {
+    stream_ = TcpStream(std::move(stream_.socket()), std::move(*session));
+  } else if (const Status restarted = stream_.Restart(std::move(*session)); !restarted.ok()) {
+    Finish(restarted);
+    return;
+  }
+  Shake();
+}
+
+void TcpDialer::Shake() {
+  stream_.AsyncHandshake([this, attempt = attempt_](const Status& shaken) {
+    if (cancelled_ || attempt != attempt_) return;
+    if (shaken.code() == StatusCode::kUnavailable) {
+      Retry(shaken.message());
+    } else if (!shaken.ok()) {
+      Finish(shaken);
+    } else if (handed_on_) {
+      ReadReply();
+    } else {
+      SendHello();
+    }
+  });
 }
 
 void TcpDialer::SendHello() {
   timer_.cancel();  // the answer may take as long as the peer needs to make its fabric
-  asio::async_write(socket_, asio::buffer(hello_), Current([this](const ErrorCode& error, size_t) {
+  asio::async_write(stream_, asio::buffer(hello_), Current([this](const ErrorCode& error, size_t) {
                       if (error) {
-                        Retry(error.message());
+                        OnBroken(error);
                       } else {
                         ReadReply();
                       }
@@ -96,9 +133,9 @@ void TcpDialer::SendHello() {
 
 void TcpDialer::ReadReply() {
   asio::async_read(
-      socket_, asio::buffer(envelope_), Current([this](const ErrorCode& error, size_t) {
+      stream_, asio::buffer(envelope_), Current([this](const ErrorCode& error, size_t) {
         if (error) {
-          Retry(fmt::format("closed during the handshake: {}", error.message()));
+          OnBroken(error);
           return;
         }
         const Result<uint32_t> bytes = DecodeEnvelope(envelope_, kReplyMagic);
@@ -108,14 +145,24 @@ void TcpDialer::ReadReply() {
         }
         body_.resize(*bytes);
         asio::async_read(
-            socket_, asio::buffer(body_), Current([this](const ErrorCode& body_error, size_t) {
+            stream_, asio::buffer(body_), Current([this](const ErrorCode& body_error, size_t) {
               if (body_error) {
-                Retry(fmt::format("closed during the handshake: {}", body_error.message()));
+                OnBroken(body_error);
               } else {
                 OnReply();
               }
             }));
       }));
+}
+
+// With TLS 1.3 the other end may say after the handshake that it does not believe this one.
+void TcpDialer::OnBroken(const ErrorCode& error) {
+  const Status why = stream_.StatusOf(error);
+  if (why.code() == StatusCode::kUnavailable) {
+    Retry(fmt::format("closed during the handshake: {}", why.message()));
+  } else {
+    Finish(why);
+  }
 }
 
 void TcpDialer::OnReply() {
@@ -125,9 +172,12 @@ void TcpDialer::OnReply() {
     return;
   }
   const StatusCode code = reply->status.code();
-  if (code == StatusCode::kOk && reply->process_id == expected_process_) {
+  if (tls_ != nullptr && !handed_on_ && code == StatusCode::kOk) {
+    handed_on_ = true;
+    OnConnected();
+  } else if (code == StatusCode::kOk && reply->process_id == expected_process_) {
     ++attempt_;  // nothing of the dialer runs any more
-    callbacks_.welcomed(std::move(socket_));
+    callbacks_.welcomed(std::move(stream_));
   } else if (code == StatusCode::kOk) {
     Finish(Unauthenticated(fmt::format("process {:x} answered, {:x} was expected",
                                        reply->process_id, expected_process_)));
@@ -141,8 +191,7 @@ void TcpDialer::OnReply() {
 
 void TcpDialer::Retry(const std::string& why) {
   ++attempt_;
-  ErrorCode ignored;
-  socket_.close(ignored);
+  stream_.Close();
   callbacks_.attempt_failed(why);
   timer_.expires_after(std::chrono::milliseconds(pause_ms_));
   pause_ms_ = std::min(2 * pause_ms_, kLongestPauseMs);

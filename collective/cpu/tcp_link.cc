@@ -16,8 +16,8 @@ ByteView View(const std::byte* bytes, size_t count) {
 
 }  // namespace
 
-TcpLink::TcpLink(TcpLoop& loop, TcpSocket socket, Events& events)
-    : loop_(loop), socket_(std::move(socket)), events_(events), staging_(kStagingBytes) {}
+TcpLink::TcpLink(TcpLoop& loop, TcpStream stream, Events& events)
+    : loop_(loop), stream_(std::move(stream)), events_(events), staging_(kStagingBytes) {}
 
 void TcpLink::Start() { ReadMore(); }
 
@@ -35,8 +35,7 @@ Doorbell* TcpLink::AddIncoming(uint64_t key, SlotRing ring) {
 
 void TcpLink::Close() {
   closed_ = true;
-  ErrorCode ignored;
-  socket_.close(ignored);
+  stream_.Close();
 }
 
 void TcpLink::Lose(const Status& why) {
@@ -55,7 +54,7 @@ void TcpLink::OnReadError(const ErrorCode& error) {
     events_.OnClosed();
     return;
   }
-  Lose(Unavailable(error.message()));
+  Lose(stream_.StatusOf(error));
 }
 
 void TcpLink::ReadMore() {
@@ -63,7 +62,7 @@ void TcpLink::ReadMore() {
             staging_.begin() + static_cast<ptrdiff_t>(staging_end_), staging_.begin());
   staging_end_ -= staging_begin_;
   staging_begin_ = 0;
-  socket_.async_read_some(
+  stream_.async_read_some(
       asio::buffer(staging_.data() + staging_end_, staging_.size() - staging_end_),
       [this](const ErrorCode& error, size_t bytes) {
         if (error) {
@@ -76,7 +75,7 @@ void TcpLink::ReadMore() {
 }
 
 void TcpLink::ReadBody(std::byte* target, size_t bytes) {
-  asio::async_read(socket_, asio::buffer(target, bytes), [this](const ErrorCode& error, size_t) {
+  asio::async_read(stream_, asio::buffer(target, bytes), [this](const ErrorCode& error, size_t) {
     if (error) {
       OnReadError(error);
     } else if (!closed_) {

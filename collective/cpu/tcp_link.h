@@ -21,6 +21,7 @@
 
 #include "collective/cpu/pipe.h"
 #include "collective/cpu/tcp_loop.h"
+#include "collective/cpu/tcp_stream.h"
 #include "collective/cpu/wire.h"
 
 namespace meshwright::collective {
@@ -39,7 +40,7 @@ class TcpLink {
     virtual void OnClosed() = 0;
   };
 
-  TcpLink(TcpLoop& loop, TcpSocket socket, Events& events);
+  TcpLink(TcpLoop& loop, TcpStream stream, Events& events);
   void Start();
 
   // Handshake bytes, before any frame.
@@ -108,7 +109,7 @@ class TcpLink {
   void OnReadError(const ErrorCode& error);
 
   TcpLoop& loop_;
-  TcpSocket socket_;
+  TcpStream stream_;
   Events& events_;
   bool closed_ = false;
   bool aborting_ = false;

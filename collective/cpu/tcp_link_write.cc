@@ -131,7 +131,7 @@ void TcpLink::WriteBatch() {
   }
   if (!buffers_.empty()) {
     writing_ = true;
-    asio::async_write(socket_, buffers_,
+    asio::async_write(stream_, buffers_,
                       [this](const ErrorCode& error, size_t) { OnWritten(error); });
   }
 }

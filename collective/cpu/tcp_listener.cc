@@ -23,20 +23,26 @@ bool SecretsMatch(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-Result<std::shared_ptr<Listener>> MakeListener(const std::string& bind_address, int port) {
-  MW_ASSIGN_OR_RETURN(std::shared_ptr<Listener> listener, TcpListener::Make(bind_address, port));
+Result<std::shared_ptr<Listener>> MakeListener(const std::string& bind_address, int port,
+                                               std::shared_ptr<Tls> tls) {
+  MW_ASSIGN_OR_RETURN(std::shared_ptr<Listener> listener,
+                      TcpListener::Make(bind_address, port, std::move(tls)));
   return listener;
 }
 
-Result<std::shared_ptr<TcpListener>> TcpListener::Make(const std::string& bind_address, int port) {
-  std::shared_ptr<TcpListener> listener(new TcpListener());
+Result<std::shared_ptr<TcpListener>> TcpListener::Make(const std::string& bind_address, int port,
+                                                       std::shared_ptr<Tls> tls) {
+  std::shared_ptr<TcpListener> listener(new TcpListener(std::move(tls)));
   MW_TRY(listener->Bind(bind_address, port));
   return listener;
 }
 
 // A crashed loop leaves connections unanswered: dialers run into their deadlines.
-TcpListener::TcpListener()
-    : loop_([](const std::string&) {}), acceptor_(loop_.io()), accept_pause_(loop_.io()) {}
+TcpListener::TcpListener(std::shared_ptr<Tls> tls)
+    : tls_(std::move(tls)),
+      loop_([](const std::string&) {}),
+      acceptor_(loop_.io()),
+      accept_pause_(loop_.io()) {}
 
 TcpListener::~TcpListener() { loop_.Stop(); }
 
@@ -130,16 +136,78 @@ void TcpListener::StartHandshake(UniqueFd fd) {
   if (!socket.has_value()) {
     return;
   }
-  pending->socket = std::move(*socket);
+  pending->stream = TcpStream(std::move(*socket));
   handshakes_.insert(pending);
   pending->timer.expires_after(std::chrono::milliseconds(kHandshakeMs));
   pending->timer.async_wait([this, pending](const ErrorCode& error) {
     if (!error && handshakes_.erase(pending) > 0) {
-      ErrorCode ignored;
-      pending->socket.close(ignored);
+      pending->stream.Close();
     }
   });
-  asio::async_read(pending->socket, asio::buffer(pending->envelope),
+  if (tls_ == nullptr) {
+    ReadEnvelope(pending);
+  } else {
+    Shake(pending);
+  }
+}
+
+void TcpListener::Shake(const PendingPtr& pending) {
+  Result<std::unique_ptr<TlsSession>> session = ContextOf(tls_)->NewSession(TlsEnd::kListens);
+  if (!session.has_value()) {
+    Refuse(pending, session.error());
+    return;
+  }
+  pending->stream = TcpStream(std::move(pending->stream.socket()), std::move(*session));
+  pending->stream.AsyncHandshake([this, pending](const Status& shaken) {
+    if (handshakes_.count(pending) == 0) return;  // it took too long
+    if (shaken.ok()) {
+      ReadEnvelope(pending);
+    } else {
+      OnStranger(pending, shaken);
+    }
+  });
+}
+
+// TLS has told the other end why, where it speaks TLS. Which fabric it came for nobody knows: all
+// are told.
+void TcpListener::OnStranger(const PendingPtr& pending, const Status& why) {
+  if (why.code() == StatusCode::kUnavailable) {
+    handshakes_.erase(pending);
+    pending->timer.cancel();
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, fabric] : fabrics_) fabric->NoteRefusal(why);
+  }
+  if (pending->stream.first_word() == kHelloMagic) {
+    pending->stream = TcpStream(std::move(pending->stream.socket()));
+    pending->stream.SendNow(EncodeReply(
+        {Unauthenticated("this worker takes TLS only, and the connection is plain: give every "
+                         "worker of the cluster a certificate"),
+         0}));
+  }
+  Drain(pending);
+}
+
+// Reads what the other end still sends, so that what was sent to it is not lost to a reset; until
+// it closes, or its time is over.
+void TcpListener::Drain(const PendingPtr& pending) {
+  ErrorCode ignored;
+  pending->stream.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+  pending->body.resize(kMaxHandshakeBytes);
+  pending->stream.socket().async_read_some(
+      asio::buffer(pending->body), [this, pending](const ErrorCode& error, size_t) {
+        if (!error && handshakes_.count(pending) > 0) {
+          Drain(pending);
+        } else if (handshakes_.erase(pending) > 0) {
+          pending->timer.cancel();
+        }
+      });
+}
+
+void TcpListener::ReadEnvelope(const PendingPtr& pending) {
+  asio::async_read(pending->stream, asio::buffer(pending->envelope),
                    [this, pending](const ErrorCode& error, size_t) {
                      if (error) {
                        handshakes_.erase(pending);
@@ -157,7 +225,7 @@ void TcpListener::OnEnvelope(const PendingPtr& pending) {
     return;
   }
   pending->body.resize(*bytes);
-  asio::async_read(pending->socket, asio::buffer(pending->body),
+  asio::async_read(pending->stream, asio::buffer(pending->body),
                    [this, pending](const ErrorCode& error, size_t) {
                      if (error) {
                        handshakes_.erase(pending);
@@ -209,11 +277,9 @@ Status TcpListener::Dispatch(const PendingPtr& pending, bool* hold) {
       fabric->second->NoteRefusal(why);
       return why;
     }
-    ErrorCode error;
-    UniqueFd fd(pending->socket.release(error));
-    if (error) {
-      return Unavailable(error.message());
-    }
+    // Who dials begins another session when it knows that the fabric has the connection.
+    if (pending->stream.secure()) pending->stream.SendNow(EncodeReply({OkStatus(), 0}));
+    MW_ASSIGN_OR_RETURN(UniqueFd fd, pending->stream.Release());
     fabric->second->Adopt(std::move(fd), hello);
     return OkStatus();
   }
@@ -260,11 +326,10 @@ void TcpListener::Refuse(const PendingPtr& pending, const Status& why) {
   handshakes_.erase(pending);
   held_.erase(pending);
   pending->timer.cancel();
-  const Bytes reply = EncodeReply({why, 0});
+  pending->stream.SendNow(EncodeReply({why, 0}));
   ErrorCode ignored;
-  send(pending->socket.native_handle(), reply.data(), reply.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  pending->socket.shutdown(asio::socket_base::shutdown_both, ignored);
-  pending->socket.close(ignored);
+  pending->stream.socket().shutdown(asio::socket_base::shutdown_both, ignored);
+  pending->stream.Close();
 }
 
 }  // namespace meshwright::collective

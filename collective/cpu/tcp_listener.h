@@ -1,6 +1,9 @@
 // The data listener of a process: authenticates connections and routes each to the fabric it is
 // meant for.
 //
+// With TLS the other end has to be a worker of the cluster before it is listened to; whoever has
+// the fabric goes on with a session of its own (TcpStream).
+//
 // A connection names (cluster, generation, process). When that fabric is not there yet, the
 // connection is held until it registers, at most kHoldMs; when a newer generation of the cluster
 // registered here, it is refused. Anything that does not parse is closed. Before authentication a
@@ -21,6 +24,7 @@
 #include "collective/cpu/fabric_port.h"
 #include "collective/cpu/tcp_loop.h"
 #include "collective/cpu/tcp_socket.h"
+#include "collective/cpu/tcp_stream.h"
 #include "collective/cpu/wire.h"
 
 namespace meshwright::collective {
@@ -32,9 +36,11 @@ class TcpListener final : public FabricListener {
   static constexpr size_t kMaxHandshakes = 64;
   static constexpr size_t kMaxHeld = 256;
 
-  static Result<std::shared_ptr<TcpListener>> Make(const std::string& bind_address, int port);
+  static Result<std::shared_ptr<TcpListener>> Make(const std::string& bind_address, int port,
+                                                   std::shared_ptr<Tls> tls);
   ~TcpListener() override;
   int port() const override { return port_; }
+  std::shared_ptr<Tls> tls() const override { return tls_; }
 
   Status Register(FabricPort* fabric) override;
   void Unregister(FabricPort* fabric) override;
@@ -43,8 +49,8 @@ class TcpListener final : public FabricListener {
   // (cluster, generation, process)
   using Key = std::tuple<std::string, uint64_t, uint64_t>;
   struct Pending {
-    explicit Pending(asio::io_context& io) : socket(io), timer(io) {}
-    TcpSocket socket;
+    explicit Pending(asio::io_context& io) : stream(TcpSocket(io)), timer(io) {}
+    TcpStream stream;
     asio::steady_timer timer;
     std::array<uint8_t, kEnvelopeBytes> envelope{};
     Bytes body;
@@ -52,13 +58,17 @@ class TcpListener final : public FabricListener {
   };
   using PendingPtr = std::shared_ptr<Pending>;
 
-  TcpListener();
+  explicit TcpListener(std::shared_ptr<Tls> tls);
   Status Bind(const std::string& bind_address, int port);
 
   // On the loop.
   void AwaitConnection();
   void AcceptAll();
   void StartHandshake(UniqueFd fd);
+  void Shake(const PendingPtr& pending);
+  void OnStranger(const PendingPtr& pending, const Status& why);
+  void Drain(const PendingPtr& pending);
+  void ReadEnvelope(const PendingPtr& pending);
   void OnEnvelope(const PendingPtr& pending);
   void OnBody(const PendingPtr& pending);
   void Route(const PendingPtr& pending);
@@ -67,6 +77,7 @@ class TcpListener final : public FabricListener {
   void RouteHeld();
   void Refuse(const PendingPtr& pending, const Status& why);
 
+  const std::shared_ptr<Tls> tls_;
   TcpLoop loop_;
   asio::ip::tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_;

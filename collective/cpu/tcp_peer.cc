@@ -33,9 +33,9 @@ void TcpPeer::Dial() {
   const Hello hello{options.cluster_id, options.secret, options.generation.value(),
                     options.members[local].process_id, info_.process_id};
   dialer_ = std::make_unique<TcpDialer>(
-      loop_, info_.address, hello,
+      loop_, info_.address, hello, context_.tls,
       TcpDialer::Callbacks{
-          .welcomed = [this](TcpSocket socket) { ComeUp(std::move(socket), false); },
+          .welcomed = [this](TcpStream stream) { ComeUp(std::move(stream), false); },
           .refused =
               [this](const Status& why) {
                 events_.failed(why.WithContext(
@@ -52,7 +52,9 @@ void TcpPeer::Adopt(UniqueFd fd) {
     events_.problem(socket.error().message());
     return;
   }
+  const bool secure = context_.tls != nullptr;
   if (state_ != State::kIdle || info_.dial) {
+    if (secure) return;  // it closes, before it was believed
     const Bytes reply =
         EncodeReply({AlreadyExists("this process is already connected or dials itself"), 0});
     ErrorCode ignored;
@@ -60,11 +62,37 @@ void TcpPeer::Adopt(UniqueFd fd) {
     socket->write_some(asio::buffer(reply), ignored);
     return;
   }
-  ComeUp(std::move(*socket), true);
+  if (secure) {
+    AdoptSecurely(std::move(*socket));
+  } else {
+    ComeUp(TcpStream(std::move(*socket)), true);
+  }
 }
 
-void TcpPeer::ComeUp(TcpSocket socket, bool welcome) {
-  link_ = std::make_unique<TcpLink>(loop_, std::move(socket), *this);
+// The port has believed it; so must this process. Of two that are not through yet the later counts:
+// who dials anew has given the other up.
+void TcpPeer::AdoptSecurely(TcpSocket socket) {
+  Result<std::unique_ptr<TlsSession>> session =
+      ContextOf(context_.tls)->NewSession(TlsEnd::kListens);
+  if (!session.has_value()) {
+    events_.problem(session.error().message());
+    return;
+  }
+  if (incoming_ != nullptr) incoming_->Close();
+  incoming_ = std::make_unique<TcpStream>(std::move(socket), std::move(*session));
+  incoming_->AsyncHandshake([this, number = ++incoming_number_](const Status& shaken) {
+    if (number != incoming_number_ || state_ != State::kIdle) return;
+    const std::unique_ptr<TcpStream> stream = std::move(incoming_);
+    if (shaken.ok()) {
+      ComeUp(std::move(*stream), true);
+    } else {
+      events_.problem(shaken.message());
+    }
+  });
+}
+
+void TcpPeer::ComeUp(TcpStream stream, bool welcome) {
+  link_ = std::make_unique<TcpLink>(loop_, std::move(stream), *this);
   SetState(State::kUp);
   if (welcome) {
     const auto local = static_cast<size_t>(context_.options.local_ranks.front());

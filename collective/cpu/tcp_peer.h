@@ -24,6 +24,7 @@
 #include "collective/cpu/rendezvous.h"
 #include "collective/cpu/tcp_dialer.h"
 #include "collective/cpu/tcp_link.h"
+#include "collective/cpu/tcp_stream.h"
 
 namespace meshwright::collective {
 
@@ -72,7 +73,8 @@ class TcpPeer final : public TcpLink::Events {
   enum class State : uint8_t { kIdle, kDialing, kUp, kDeparted, kLost };
 
   void Dial();
-  void ComeUp(TcpSocket socket, bool welcome);
+  void AdoptSecurely(TcpSocket socket);
+  void ComeUp(TcpStream stream, bool welcome);
   void SetState(State state);
 
   // Rounds.
@@ -94,6 +96,9 @@ class TcpPeer final : public TcpLink::Events {
   State state_ = State::kIdle;
   std::unique_ptr<TcpDialer> dialer_;
   std::unique_ptr<TcpLink> link_;
+  // A connection whose other end is not believed yet, and which of them it is.
+  std::unique_ptr<TcpStream> incoming_;
+  uint64_t incoming_number_ = 0;
   std::atomic<bool> departed_{false};
 
   uint32_t offered_round_ = 0;  // of this side

@@ -114,14 +114,18 @@ class RelayPort final : public Relay, private FabricPort {
 // A connection is for the fabric that the port was told of; secret and peer were checked there.
 class RelayedListener final : public FabricListener {
  public:
-  RelayedListener(UniqueFd socket, std::function<void()> awaits)
-      : socket_(std::move(socket)), awaits_(std::move(awaits)), thread_([this] { ReadLoop(); }) {}
+  RelayedListener(UniqueFd socket, std::function<void()> awaits, std::shared_ptr<Tls> tls)
+      : socket_(std::move(socket)),
+        awaits_(std::move(awaits)),
+        tls_(std::move(tls)),
+        thread_([this] { ReadLoop(); }) {}
   ~RelayedListener() override {
     ::shutdown(socket_.get(), SHUT_RDWR);
     thread_.join();
   }
 
   int port() const override { return 0; }
+  std::shared_ptr<Tls> tls() const override { return tls_; }
 
   Status Register(FabricPort* fabric) override {
     {
@@ -156,6 +160,7 @@ class RelayedListener final : public FabricListener {
 
   const UniqueFd socket_;
   const std::function<void()> awaits_;
+  const std::shared_ptr<Tls> tls_;
   Mutex mutex_;  // taken before any lock of a fabric
   FabricPort* fabric_ MW_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
@@ -183,8 +188,9 @@ Result<std::unique_ptr<Relay>> MakeRelay(std::shared_ptr<Listener> listener, Rel
   return std::unique_ptr<Relay>(std::move(relay));
 }
 
-std::shared_ptr<Listener> MakeRelayedListener(UniqueFd socket, std::function<void()> awaits) {
-  return std::make_shared<RelayedListener>(std::move(socket), std::move(awaits));
+std::shared_ptr<Listener> MakeRelayedListener(UniqueFd socket, std::function<void()> awaits,
+                                              std::shared_ptr<Tls> tls) {
+  return std::make_shared<RelayedListener>(std::move(socket), std::move(awaits), std::move(tls));
 }
 
 }  // namespace meshwright::collective

@@ -356,6 +356,7 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::Make(FabricContext& context,
         InvalidArgument("some ranks live in other processes: a listener from MakeListener() or "
                         "MakeRelayedListener() is needed"));
   }
+  context.tls = of_fabrics->tls();
   auto impl = std::make_unique<Impl>(context, std::move(of_fabrics));
   MW_TRY(impl->Register());
   return std::unique_ptr<TcpTransport>(new TcpTransport(std::move(impl)));

@@ -16,6 +16,7 @@
 #include "tests/conformance/collective/placed_fabric.h"
 #include "tests/emulated/nccl_house.h"
 #include "tests/machine_gpu.h"
+#include "tests/unit/collective/test_authority.h"
 
 namespace meshwright::collective {
 namespace {
@@ -27,6 +28,22 @@ struct Card {
   int port = 0;
   char host_id[252] = {};
 };
+
+// Of all clusters of this process and its children. Made before anything is forked: OpenSSL keeps
+// state of its own.
+std::string IdentityOf(int process) {
+  static const TestAuthority authority;
+  static const std::vector<std::string> folders = [] {
+    std::vector<std::string> made;
+    for (int i = 0; i < 8; ++i) made.push_back(authority.WorkerFolder(fmt::format("worker-{}", i)));
+    return made;
+  }();
+  return folders[static_cast<size_t>(process)];
+}
+
+std::shared_ptr<Tls> TlsOf(const ClusterSpec& spec, int process) {
+  return spec.tls ? MakeTls(IdentityOf(process)).value() : nullptr;
+}
 
 Card MakeCard(const Listener& listener) {
   Card card{.port = listener.port()};
@@ -207,7 +224,7 @@ std::vector<std::string> RunAsThreads(const ClusterSpec& spec, const ProcessBody
   std::vector<std::shared_ptr<Listener>> listeners;
   std::vector<Card> cards;
   for (size_t i = 0; i < count; ++i) {
-    listeners.push_back(MakeListener("127.0.0.1", 0).value());
+    listeners.push_back(MakeListener("127.0.0.1", 0, TlsOf(spec, static_cast<int>(i))).value());
     cards.push_back(MakeCard(*listeners.back()));
   }
   std::vector<std::string> results(count);
@@ -225,6 +242,7 @@ std::vector<std::string> RunAsThreads(const ClusterSpec& spec, const ProcessBody
 
 ForkedCluster::ForkedCluster(const ClusterSpec& spec, const ProcessBody& body) {
   const int count = spec.process_count();
+  if (spec.tls) (void)IdentityOf(0);
   for (int i = 0; i < count; ++i) {
     Fork(spec, body, i);
   }
@@ -256,7 +274,7 @@ void ForkedCluster::Fork(const ClusterSpec& spec, const ProcessBody& body, int p
     spec.enter(process);
   }
   const char* bind_address = spec.hosts.empty() ? "127.0.0.1" : "0.0.0.0";
-  const std::shared_ptr<Listener> listener = MakeListener(bind_address, 0).value();
+  const std::shared_ptr<Listener> listener = MakeListener(bind_address, 0, TlsOf(spec, process)).value();
   const Card card = MakeCard(*listener);
   WriteAll(control, &card, sizeof(card));
   std::vector<Card> cards(static_cast<size_t>(spec.process_count()));

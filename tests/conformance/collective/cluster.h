@@ -21,6 +21,7 @@ struct ClusterSpec {
   std::vector<int> process_of_rank;  // process_of_rank[rank], processes are 0-based
   bool nccl = false;                 // emulated GPUs
   Transport transport = Transport::kAuto;
+  bool tls = false;  // each process with a certificate of its own
   int64_t operation_timeout_ms = 30'000;
   int64_t connect_timeout_ms = 20'000;
   // Changes the options of one process before its fabric is made.

@@ -22,15 +22,17 @@ enum class Wiring : uint8_t {
   kSharedMemory,   // one forked process per rank
   kTcp,            // one forked process per rank
   kMixed,          // two forked processes, shared memory between them
+  kTls,            // likewise, mutual TLS
   kTcpThreads,     // one fabric per rank in one process, TCP: for the thread sanitizer
+  kTlsThreads,     // likewise, mutual TLS
   kSharedThreads,  // likewise with shared memory
   kNccl,           // emulated GPUs, one fabric per rank in one process
   kNcclMemory      // emulated GPUs, one fabric
 };
 
 const char* WiringName(Wiring wiring) {
-  constexpr const char* kNames[] = {"Memory",     "SharedMemory",  "Tcp",  "Mixed",
-                                    "TcpThreads", "SharedThreads", "Nccl", "NcclMemory"};
+  constexpr const char* kNames[] = {"Memory",     "SharedMemory", "Tcp",           "Mixed", "Tls",
+                                    "TcpThreads", "TlsThreads",   "SharedThreads", "Nccl",  "NcclMemory"};
   return kNames[static_cast<int>(wiring)];
 }
 
@@ -39,13 +41,15 @@ std::vector<std::string> RunWired(Wiring wiring, int size, const RankBody& body)
     const ClusterSpec spec = NcclCluster(size, wiring == Wiring::kNccl ? 1 : size);
     return RunAsThreads(spec, OnWorld(spec, body));
   }
-  const bool tcp = wiring == Wiring::kTcp || wiring == Wiring::kTcpThreads;
+  const bool tls = wiring == Wiring::kTls || wiring == Wiring::kTlsThreads;
+  const bool tcp = tls || wiring == Wiring::kTcp || wiring == Wiring::kTcpThreads;
   const int per_process = wiring == Wiring::kMemory  ? size
                           : wiring == Wiring::kMixed ? (size + 1) / 2
                                                      : 1;
-  const ClusterSpec spec = EvenCluster(size, per_process, tcp ? Transport::kTcp : Transport::kAuto);
+  ClusterSpec spec = EvenCluster(size, per_process, tcp ? Transport::kTcp : Transport::kAuto);
+  spec.tls = tls;
   const bool threads = wiring == Wiring::kMemory || wiring == Wiring::kTcpThreads ||
-                       wiring == Wiring::kSharedThreads;
+                       wiring == Wiring::kTlsThreads || wiring == Wiring::kSharedThreads;
   if (threads) {
     return RunAsThreads(spec, OnWorld(spec, body));
   }
@@ -273,7 +277,8 @@ constexpr int64_t kLargeCounts[] = {65'537, 65'536, 400'009};
 constexpr size_t kLargeCases = kSanitizedBuild ? 1 : 3;
 
 TEST_P(OperationMatrix, RanksAreReachedTheIntendedWay) {
-  const bool tcp = wiring() == Wiring::kTcp || wiring() == Wiring::kTcpThreads;
+  const bool tcp = wiring() == Wiring::kTcp || wiring() == Wiring::kTcpThreads ||
+                   wiring() == Wiring::kTls || wiring() == Wiring::kTlsThreads;
   const int per_process = wiring() == Wiring::kMemory  ? size()
                           : wiring() == Wiring::kMixed ? (size() + 1) / 2
                                                        : 1;
@@ -431,6 +436,10 @@ INSTANTIATE_TEST_SUITE_P(Mixed, OperationMatrix,
 INSTANTIATE_TEST_SUITE_P(Fabrics, OperationMatrix,
                          testing::Combine(testing::Values(Wiring::kTcpThreads,
                                                           Wiring::kSharedThreads),
+                                          testing::Values(2, 3)),
+                         ParamName);
+INSTANTIATE_TEST_SUITE_P(Secure, OperationMatrix,
+                         testing::Combine(testing::Values(Wiring::kTls, Wiring::kTlsThreads),
                                           testing::Values(2, 3)),
                          ParamName);
 INSTANTIATE_TEST_SUITE_P(Nccl, OperationMatrix,

@@ -29,6 +29,18 @@ TEST(MendJournal, SaysWhatIsOnRecordAndCutsWhatWasNotWrittenWhole) {
   EXPECT_EQ(MendJournal(dir.path()), 5) << "nothing is left to mend";
 }
 
+// Found by tests/fuzz: numbers that no step has, and that no integer holds.
+TEST(MendJournal, PassesOverStepsThatCannotBe) {
+  for (const char* number : {"-3", "1e308", "9223372036854775807", "1e999", "null", "\"7\""}) {
+    const TempDir dir = TempDir::Make().value();
+    const std::string line = std::string("{\"step\":") + number + ",\"loss\":1}\n";
+    ASSERT_TRUE(AppendFile(dir.path() + "/metrics.jsonl", FormatStep(Metrics(4)) + line).ok());
+    EXPECT_EQ(MendJournal(dir.path()), 0) << number << ": no step is known to be the last";
+    const Journal journal = LoadJournal(dir.path(), MeasureJournal(dir.path()));
+    EXPECT_EQ(journal.step_count(), 1) << number;
+  }
+}
+
 TEST(MendJournal, FindsTheLastStepOfLongLines) {
   const TempDir dir = TempDir::Make().value();
   proto::StepMetrics wide = Metrics(7);

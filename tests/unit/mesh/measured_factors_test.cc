@@ -81,7 +81,7 @@ TEST(MeasuredFactors, TextThatIsNoneNamesItsLine) {
   for (const char* const text :
        {"steps 3\n", "device cpu\n", "device \"a\"\ndevice \"a\"\n", "device \"a\"\nall 9\n",
         "device \"a\"\nkernel product\n", "device \"a\"\nkernel other 1\n",
-        "device \"a\"\nsteps 0\n", "device \"a\"\nall nan\n", "what\n"}) {
+        "device \"a\"\nsteps 0\n", "device \"a\"\nall 2\n", "device \"a\"\nall nan\n", "what\n"}) {
     const auto factors = ParseFactors(text);
     ASSERT_FALSE(factors.has_value()) << text;
     EXPECT_EQ(factors.error().code(), StatusCode::kInvalidArgument);

@@ -304,15 +304,16 @@ TEST(SlotReader, AnAnswerThatBreaksOffIsAnError) {
   const std::string bytes = "12345678";
   int connections = 0;
   std::thread server;
-  const auto door = collective::OpenDoor(listener, name, [&](UniqueFd fd) {
+  const auto door = collective::OpenDoor(listener, name, [&](collective::Connection connection) {
     if (server.joinable()) server.join();
-    server = std::thread([&bytes, first = connections++ == 0, fd = std::move(fd)] {
+    server = std::thread([&bytes, first = connections++ == 0,
+                          connection = std::move(connection)]() mutable {
       char request[64];
       // Four bytes of head that say "here it is", and not all of what was asked for.
-      if (first && ::recv(fd.get(), request, sizeof request, 0) > 0) {
-        (void)collective::WriteFully(fd.get(), "\0\0\0\0xyz", 7);
+      if (first && connection.Read(request, 16).ok()) {
+        (void)connection.Write("\0\0\0\0xyz", 7);
       } else {
-        ServeSlots(fd.get(), [&](const std::string&) {
+        ServeSlots(connection, [&](const std::string&) {
           return std::as_bytes(std::span(bytes.data(), bytes.size()));
         });
       }
@@ -320,7 +321,7 @@ TEST(SlotReader, AnAnswerThatBreaksOffIsAnError) {
   });
   ASSERT_TRUE(door.has_value()) << door.error();
   {
-    SlotReader reader(fmt::format("127.0.0.1:{}", listener->port()), name);
+    SlotReader reader(fmt::format("127.0.0.1:{}", listener->port()), name, nullptr);
     std::string got(8, ' ');
     EXPECT_FALSE(reader.Read("own/1", 0, std::as_writable_bytes(std::span(got))).ok());
     const Status again = reader.Read("own/1", 0, std::as_writable_bytes(std::span(got)));
