@@ -36,7 +36,7 @@ int RunWorkerLogs(const LogsArgs& args, const GlobalArgs& global);
 int RunDoctor(const DoctorArgs& args, const GlobalArgs& global);
 int RunRecords(const RecordsArgs& args, const GlobalArgs& global);
 int RunCompare(const CompareArgs& args, const GlobalArgs& global);
-int RunStatus(const GlobalArgs& global);
+int RunStatus(const StatusArgs& args, const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);
 int RunConfig(const ConfigArgs& args);

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -101,9 +103,33 @@ int RunJobs(const GlobalArgs& global) {
   });
 }
 
-int RunStatus(const GlobalArgs& global) {
+namespace {
+
+// The workers, once so many are ready.
+Result<std::vector<client::WorkerInfo>> AwaitWorkers(Client& client, const StatusArgs& args) {
+  constexpr auto kPause = std::chrono::milliseconds(200);
+  const auto begin = std::chrono::steady_clock::now();
+  while (true) {
+    MW_ASSIGN_OR_RETURN(std::vector<client::WorkerInfo> workers, client.Workers());
+    const auto ready =
+        std::count_if(workers.begin(), workers.end(), [](const client::WorkerInfo& worker) {
+          return worker.state == "READY" && worker.note.empty();
+        });
+    if (ready >= args.wait_workers) return workers;
+    if (args.timeout_s > 0 &&
+        std::chrono::steady_clock::now() - begin > std::chrono::seconds(args.timeout_s)) {
+      return Fail(DeadlineExceeded(fmt::format("{} of {} workers are ready after {} s", ready,
+                                               args.wait_workers, args.timeout_s)));
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+int RunStatus(const StatusArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
-    MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client.Workers());
+    MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, AwaitWorkers(client, args));
     MW_ASSIGN_OR_RETURN(const std::vector<JobInfo> jobs, client.List());
     fmt::print("{}", global.json
                          ? StatusJson(workers, jobs)

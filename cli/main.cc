@@ -45,7 +45,7 @@ struct Dispatch : JobDispatch {
   int operator()(const UpArgs& args) const { return RunUp(args, global); }
   int operator()(const DownArgs& args) const { return RunDown(args); }
   int operator()(const DoctorArgs& args) const { return RunDoctor(args, global); }
-  int operator()(const StatusArgs&) const { return RunStatus(global); }
+  int operator()(const StatusArgs& args) const { return RunStatus(args, global); }
   int operator()(const PlanArgs& args) const { return RunPlan(args, global); }
   int operator()(const VerifyArgs& args) const { return RunVerify(args, global); }
   int operator()(const VisualizeArgs& args) const { return RunVisualize(args, global); }

@@ -59,7 +59,7 @@ struct Register {
   std::vector<HeldMesh> meshes = {};
   int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
   int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
-  bool keeps_log = false;  // it answers FetchLog
+  bool keeps_log = false;         // it answers FetchLog
   friend bool operator==(const Register&, const Register&) = default;
 };
 
@@ -109,10 +109,10 @@ struct Leave {
   RuntimeError error;    // what of its own makes it go; none: it was asked to
   friend bool operator==(const Leave&, const Leave&) = default;
 };
-using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
-                            MeshReleased, MeshError, Leave, ActorReply, ActorEvent, StateSaved,
-                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh, LogLines,
-                            LogPiece>;
+using UpBody =
+    std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved, MeshReleased,
+                 MeshError, Leave, ActorReply, ActorEvent, StateSaved, CheckpointCommitted,
+                 SnapshotsHeld, SnapshotCopied, ResumeMesh, LogLines, LogPiece>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;

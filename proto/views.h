@@ -99,7 +99,7 @@ struct WorkerInfo {
   std::string note = {};                            // why it gets no work; empty: it does
   int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
   int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
-  std::string version = {};                         // of its binary
+  std::string version = {};       // of its binary
 };
 
 }  // namespace meshwright::proto

@@ -90,8 +90,8 @@ TEST_F(ObservedCluster, HowAJobsProcessEndedIsInTheLogOfTheJobOnItsWorker) {
   const std::string job = std::to_string(id);
   const auto expected = HasSubstr(fmt::format("the executor of job {}", id));
   const std::string live = Says({"logs", job, "--worker", "w1"});
-  EXPECT_THAT(live, AllOf(expected, HasSubstr("was killed by signal 6"),
-                          Not(HasSubstr("joined cluster"))));
+  EXPECT_THAT(
+      live, AllOf(expected, HasSubstr("was killed by signal 6"), Not(HasSubstr("joined cluster"))));
   const auto told = [&] {
     return Says({"logs", job, "--worker", "w1", "--kept"}).find("was killed by signal 6") !=
            std::string::npos;
