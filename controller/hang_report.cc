@@ -98,9 +98,9 @@ std::vector<HangCollective> CollectivesOf(const StallView& view) {
 
 // ---- Who is suspected ----
 
-class Judge {
+class HangJudge {
  public:
-  Judge(HangReport& report, const StallView& view, int64_t silent_ms)
+  HangJudge(HangReport& report, const StallView& view, int64_t silent_ms)
       : report_(report), view_(view), silent_ms_(silent_ms) {}
 
   void Run() {
@@ -269,7 +269,7 @@ HangReport HangOf(const JobEntry& job, const CoreState& core, Now now) {
   const bool odd = std::any_of(view.ranks.begin(), view.ranks.end(), [&](const auto& rank) {
     return rank.second.stopped || rank.second.heard_ms > core.options.suspect_ms;
   });
-  if (report.stalled || odd) Judge(report, view, core.options.suspect_ms).Run();
+  if (report.stalled || odd) HangJudge(report, view, core.options.suspect_ms).Run();
   return report;
 }
 
