@@ -10,10 +10,10 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "ir/check_optimizer.h"
 #include "ir/gpu_support.h"
 #include "ir/metric.h"
 #include "ir/program_outputs.h"
-#include "ir/rate_schedule.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 
@@ -23,12 +23,6 @@ namespace {
 Status CheckRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return OkStatus();
   return InvalidField(field, fmt::format("is {}; it must be in [{}, {}]", value, low, high));
-}
-
-// [0, 1): at 1 a running mean never moves, and its bias correction divides by 0.
-Status CheckDecayRate(const char* field, double value) {
-  if (value >= 0 && value < 1) return OkStatus();
-  return InvalidField(field, fmt::format("is {}; it must be at least 0 and less than 1", value));
 }
 
 Status CheckLossOutputs(const Graph& loss) {
@@ -347,39 +341,6 @@ Status CheckParallel(const ParallelSpec& parallel) {
   return OkStatus();
 }
 
-Status CheckOptimizer(const OptimizerSpec& optimizer) {
-  if (optimizer.name != "adamw" && optimizer.name != "sgd" && optimizer.name != "lion" &&
-      optimizer.name != "adafactor") {
-    return InvalidField("optimizer.name",
-                        fmt::format("is '{}'; known: adamw, sgd, lion, adafactor", optimizer.name));
-  }
-  if (optimizer.moments_dtype != DType::kF32 && optimizer.moments_dtype != DType::kBF16) {
-    return InvalidField("optimizer.moments_dtype", "must be float32 or bfloat16");
-  }
-  if (optimizer.name == "adafactor" && optimizer.moments_dtype != DType::kF32) {
-    return InvalidField("optimizer.moments_dtype",
-                        "must be float32 with adafactor, whose state is rows and columns");
-  }
-  if (!IsSchedule(optimizer.schedule)) {
-    return InvalidField("optimizer.schedule",
-                        fmt::format("is '{}'; known: {}", optimizer.schedule, kSchedules));
-  }
-  MW_TRY(CheckRange("optimizer.decay_rate", optimizer.decay_rate, 0, 10));
-  MW_TRY(CheckRange("optimizer.clip_threshold", optimizer.clip_threshold, 1e-12, 1e12));
-  MW_TRY(CheckRange("optimizer.lr", optimizer.lr, 0, 1e6));
-  MW_TRY(CheckRange("optimizer.min_lr", optimizer.min_lr, 0, 1e6));
-  MW_TRY(
-      CheckRange("optimizer.warmup_steps", static_cast<double>(optimizer.warmup_steps), 0, 1e12));
-  MW_TRY(CheckRange("optimizer.total_steps", static_cast<double>(optimizer.total_steps), 0, 1e12));
-  MW_TRY(CheckDecayRate("optimizer.beta1", optimizer.beta1));
-  MW_TRY(CheckDecayRate("optimizer.beta2", optimizer.beta2));
-  MW_TRY(CheckDecayRate("optimizer.momentum", optimizer.momentum));
-  // Without it a weight whose gradient was always 0 becomes 0/0.
-  MW_TRY(CheckRange("optimizer.eps", optimizer.eps, 1e-30, 1));
-  MW_TRY(CheckRange("optimizer.weight_decay", optimizer.weight_decay, 0, 1e6));
-  return CheckRange("optimizer.max_norm", optimizer.max_norm, 0, 1e12);
-}
-
 // What is averaged over batches is a number, and none of the two that make a loss.
 Status CheckReductions(const Graph& graph) {
   for (const NamedValue& output : graph.outputs) {
@@ -514,38 +475,6 @@ Status CheckCheckpoint(const JobRequest& job) {
   return OkStatus();
 }
 
-// What Adafactor remembers is of whole params.
-Status CheckFactored(const JobRequest& job) {
-  if (job.trained() == nullptr || job.optimizer.name != "adafactor") return OkStatus();
-  if (job.parallel.zero > 1) {
-    return InvalidField("parallel.zero",
-                        fmt::format("is {}; adafactor renews whole params, so its gradients and "
-                                    "weights are not split: take 0 or 1, or another optimizer",
-                                    job.parallel.zero));
-  }
-  if (job.parallel.schedule.ends_with("-vocab")) {
-    return InvalidField("parallel.schedule",
-                        fmt::format("is '{}', which splits the vocabulary over stages; adafactor "
-                                    "renews whole params: take the schedule without \"-vocab\"",
-                                    job.parallel.schedule));
-  }
-  return OkStatus();
-}
-
-Status CheckEarlyStop(const JobRequest& job) {
-  const int64_t patience = job.train.early_stop_patience;
-  if (patience < 0 || patience > kMaxSteps) {
-    return InvalidField("train.early_stop_patience",
-                        fmt::format("is {}; it counts validations", patience));
-  }
-  if (patience == 0) return OkStatus();
-  if (job.train.validate_every == 0) {
-    return InvalidField("train.early_stop_patience",
-                        "needs validations during the run (validation.interval)");
-  }
-  return CheckMetric(job, "train.early_stop_metric", job.train.early_stop_metric);
-}
-
 }  // namespace
 
 Status ValidateJob(const JobRequest& job) {
@@ -574,7 +503,6 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckDriver(job));
   MW_TRY(CheckCheckpoint(job));
   MW_TRY(CheckEarlyStop(job));
-  MW_TRY(CheckFactored(job));
   MW_TRY(CheckFaultTolerance(job.fault_tolerance));
   MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));
@@ -584,7 +512,7 @@ Status ValidateJob(const JobRequest& job) {
     return InvalidField("parallel.device",
                         fmt::format("is 'cuda', but {}; leave it 'auto'", not_on_gpus));
   }
-  return CheckOptimizer(job.optimizer);
+  return CheckOptimizer(job);
 }
 
 std::vector<BlobRef> BlobsOf(const JobRequest& job) {

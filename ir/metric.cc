@@ -12,6 +12,7 @@ namespace meshwright::ir {
 namespace {
 
 constexpr std::string_view kMax = "max:";
+constexpr int64_t kMostPatience = 1'000'000'000'000;
 
 // What a validation of the job tells.
 std::vector<std::string> MetricsOf(const JobRequest& job) {
@@ -48,6 +49,20 @@ Status CheckMetric(const JobRequest& job, const char* field, std::string_view me
   return InvalidField(field, fmt::format("is '{}'; this job has {}, each also with \"max:\" before "
                                          "it",
                                          metric, fmt::join(known, ", ")));
+}
+
+Status CheckEarlyStop(const JobRequest& job) {
+  const int64_t patience = job.train.early_stop_patience;
+  if (patience < 0 || patience > kMostPatience) {
+    return InvalidField("train.early_stop_patience",
+                        fmt::format("is {}; it counts validations", patience));
+  }
+  if (patience == 0) return OkStatus();
+  if (job.train.validate_every == 0) {
+    return InvalidField("train.early_stop_patience",
+                        "needs validations during the run (validation.interval)");
+  }
+  return CheckMetric(job, "train.early_stop_metric", job.train.early_stop_metric);
 }
 
 }  // namespace meshwright::ir

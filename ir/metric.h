@@ -34,5 +34,7 @@ Metric ParseMetric(std::string_view text);
 
 // Errors: kInvalidArgument naming the field: the job has no such number, or does not validate.
 Status CheckMetric(const JobRequest& job, const char* field, std::string_view metric);
+// What the job says of an early end. Errors: the same.
+Status CheckEarlyStop(const JobRequest& job);
 
 }  // namespace meshwright::ir

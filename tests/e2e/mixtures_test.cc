@@ -59,6 +59,9 @@ class Mixtures : public FaultFixture {
     EXPECT_TRUE(info.has_value()) << info.error();
     return info.value_or(client::JobInfo());
   }
+  std::string FolderOf(const client::JobInfo& job) const {
+    return dir_.File("checkpoints") + "/" + job.checkpoint_folder.path;
+  }
   static std::vector<json> StepsOf(const client::JobInfo& job) {
     std::vector<json> steps;
     const std::string text = ReadFile(job.directory + "/metrics.jsonl").value_or("");
@@ -113,10 +116,9 @@ TEST_F(Mixtures, EndEarlyAndKeepTheBestAlsoBehindAKilledWorker) {
   const client::JobInfo expected = Train(1, file, {});
   EXPECT_EQ(expected.state, JobState::kSucceeded) << expected.message;
   EXPECT_EQ(expected.steps_done, 1100);
-  const std::string best = ReadFile(expected.checkpoint_folder.path + "/best").value_or("");
+  const std::string best = ReadFile(FolderOf(expected) + "/best").value_or("");
   EXPECT_THAT(best, HasSubstr("step-"));
-  EXPECT_TRUE(FileExists(expected.checkpoint_folder.path + "/" + best.substr(0, best.size() - 1)))
-      << "the best is kept";
+  EXPECT_TRUE(FileExists(FolderOf(expected) + "/" + std::string(Trim(best)))) << "the best is kept";
 
   const ProcessOutput submitted = Run({"submit", file, "--no-wait"});
   ASSERT_TRUE(submitted.exit.ok()) << submitted.stderr_text;
@@ -130,7 +132,7 @@ TEST_F(Mixtures, EndEarlyAndKeepTheBestAlsoBehindAKilledWorker) {
   ASSERT_TRUE(ended.has_value()) << ended.error();
   EXPECT_EQ(ended->state, JobState::kSucceeded) << ended->message;
   EXPECT_EQ(ended->steps_done, expected.steps_done);
-  EXPECT_EQ(ReadFile(ended->checkpoint_folder.path + "/best").value_or(""), best);
+  EXPECT_EQ(ReadFile(FolderOf(*ended) + "/best").value_or(""), best);
   EXPECT_EQ(ReadFile(ended->directory + "/model.safetensors").value_or("2"),
             ReadFile(expected.directory + "/model.safetensors").value_or("1"));
 }
