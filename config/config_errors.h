@@ -45,7 +45,8 @@ class ConfigErrors {
   const std::vector<ConfigError>& all() const { return all_; }
   // What who asks for one alone is told; OK when there is none.
   const Status& first() const { return first_; }
-  // All of them in one, a line each, in the order of the file; OK when there is none, the first where it is the only one.
+  // All of them in one, a line each, in the order of the file; OK when there is none, the first
+  // where it is the only one.
   Status Together() const;
 
  private:

@@ -23,8 +23,8 @@ class Package : public ::testing::Test {
   // of a bare machine; its standard output.
   std::string Shell(const std::string& script) {
     SubprocessOptions options;
-    options.args = {"env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir_.path(),
-                    "sh", "-ec", script};
+    options.args = {"env", "-i",  "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir_.path(), "sh",
+                    "-ec", script};
     options.directory = dir_.path();
     const auto run = RunProcess(options, 120'000);
     EXPECT_TRUE(run.has_value()) << run.error();
@@ -35,7 +35,8 @@ class Package : public ::testing::Test {
 
   void Pack(const std::string& kind) {
     Shell(std::string(MESHWRIGHT_CPACK) + " -G " + kind + " -B " + dir_.File("out") +
-          " --config " MESHWRIGHT_BUILD_DIR "/CPackConfig.cmake > pack.log 2>&1 || "
+          " --config " MESHWRIGHT_BUILD_DIR
+          "/CPackConfig.cmake > pack.log 2>&1 || "
           "{ cat pack.log; exit 1; }");
   }
 
@@ -44,7 +45,8 @@ class Package : public ::testing::Test {
 
 // A cluster starts, trains the five-line job and stops.
 constexpr char kTrain[] =
-    "i=0; while [ $i -lt 300 ]; do echo \"the quick brown fox $i\"; i=$((i+1)); done > my-text.txt\n"
+    "i=0; while [ $i -lt 300 ]; do echo \"the quick brown fox $i\"; i=$((i+1)); done > "
+    "my-text.txt\n"
     "cp $P/share/doc/meshwright/examples/my-text.toml .\n"
     "$P/bin/meshwright up --workers 2 --port 0 --metrics-port 0 --profile off > up.log\n"
     "trap '$P/bin/meshwright down > /dev/null' EXIT\n"
@@ -69,8 +71,10 @@ TEST_F(Package, TheTarballBringsItsLibrariesAlongAndRunsAnywhere) {
     EXPECT_EQ(path.starts_with(prefix), !of_glibc) << line;
   }
   EXPECT_THAT(Shell("P=" + prefix + "\n" + kTrain), HasSubstr("SUCCEEDED after 5 steps"));
-  EXPECT_THAT(Shell("bash -n " + prefix + "/share/bash-completion/completions/meshwright && "
-                    "grep -c complete " + prefix + "/share/bash-completion/completions/meshwright"),
+  EXPECT_THAT(Shell("bash -n " + prefix +
+                    "/share/bash-completion/completions/meshwright && "
+                    "grep -c complete " +
+                    prefix + "/share/bash-completion/completions/meshwright"),
               Not(HasSubstr("0\n")));
 }
 

@@ -50,10 +50,12 @@ class AtTheTerminal : public FaultFixture {
 
   // Of what bash would offer behind `line`.
   std::vector<std::string> Completed(const std::string& line) {
-    const std::string text =
-        Shell("source <($M completion bash); complete -p meshwright > /dev/null || exit 1\n"
-              "PATH=$(dirname $M):$PATH; COMP_LINE='" + line + "'; COMP_POINT=${#COMP_LINE}\n"
-              "_meshwright; printf '%s\\n' \"${COMPREPLY[@]}\"");
+    const std::string text = Shell(
+        "source <($M completion bash); complete -p meshwright > /dev/null || exit 1\n"
+        "PATH=$(dirname $M):$PATH; COMP_LINE='" +
+        line +
+        "'; COMP_POINT=${#COMP_LINE}\n"
+        "_meshwright; printf '%s\\n' \"${COMPREPLY[@]}\"");
     std::vector<std::string> lines = Split(text, '\n');
     std::erase(lines, "");
     return lines;
@@ -68,10 +70,10 @@ TEST_F(AtTheTerminal, AllErrorsOfAFileAreToldAtOnceWithWhatIsMeant) {
                                 "per_device_train_batch_size = 4\n");
   const std::string text = Said({"submit", job}, 2);
   EXPECT_THAT(text, StartsWith("error: 4 errors:\n  " + job));
-  EXPECT_THAT(text, AllOf(HasSubstr("write optimizer.lr"),
-                          HasSubstr("write training.dtype = \"bfloat16\""),
-                          HasSubstr("did you mean 'steps'?"),
-                          HasSubstr("write training.local_batch_size")));
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("write optimizer.lr"), HasSubstr("write training.dtype = \"bfloat16\""),
+            HasSubstr("did you mean 'steps'?"), HasSubstr("write training.local_batch_size")));
 }
 
 TEST_F(AtTheTerminal, ThePlanOfGpt2IsOneScreenWithTheForecastFirst) {
@@ -90,8 +92,7 @@ TEST_F(AtTheTerminal, AJobFollowedInEightyColumnsHasALiveLineAndIsDescribed) {
   StartWorkers(1);
   const std::string job = Write("job.toml", JobFile(data_, 1, 1, 40));
   const std::string screen =
-      Shell("script -qec 'stty cols 80; $M submit " + job +
-            "' /dev/null < /dev/null");
+      Shell("script -qec 'stty cols 80; $M submit " + job + "' /dev/null < /dev/null");
   EXPECT_THAT(screen, HasSubstr("\r\x1b[K["));
   EXPECT_THAT(screen, HasSubstr("40/40")) << screen;
   EXPECT_THAT(screen, HasSubstr("\x1b[32mSUCCEEDED\x1b[0m"));

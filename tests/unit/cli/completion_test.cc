@@ -31,7 +31,8 @@ TEST(Completion, CommandsAndTheirOptionsComeFromTheParsersTable) {
 
 TEST(Completion, ValuesOfOptionsThatHaveOnlySome) {
   EXPECT_THAT(TextsOf(Complete({"--color", "a"})), ElementsAre("auto", "always"));
-  EXPECT_THAT(TextsOf(Complete({"up", "--device=c"})), ElementsAre("--device=cpu", "--device=cuda"));
+  EXPECT_THAT(TextsOf(Complete({"up", "--device=c"})),
+              ElementsAre("--device=cpu", "--device=cuda"));
   EXPECT_THAT(TextsOf(Complete({"completion", ""})), ElementsAre("bash", "zsh", "fish"));
   EXPECT_FALSE(Complete({"completion", ""}).files);
 }

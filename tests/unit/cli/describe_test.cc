@@ -112,8 +112,8 @@ TEST(Describe, JsonHasTheSame) {
 TEST(ChangedKeys, WhatFollowsFromOthersIsNoChange) {
   const auto changed = ChangedKeys(ResolvedText("[training]\nsteps = 7\nglobal_batch_size = 4\n"));
   ASSERT_TRUE(changed.has_value()) << changed.error();
-  EXPECT_THAT(*changed, ElementsAre(Pair("training.global_batch_size", "4"),
-                                    Pair("training.steps", "7")));
+  EXPECT_THAT(*changed,
+              ElementsAre(Pair("training.global_batch_size", "4"), Pair("training.steps", "7")));
   EXPECT_FALSE(ChangedKeys("[training]\nnosuch = 1\n").has_value());
 }
 

@@ -72,8 +72,9 @@ TEST(StepPrinter, SaysWhichStepsOfFloat16WereSkipped) {
   const std::string line = printer.Add(step);
   EXPECT_NE(line.find("grad_norm:  skipped  "), std::string::npos) << line;
   EXPECT_NE(line.find("  skipped: 2  loss_scale: 32768\n"), std::string::npos) << line;
-  EXPECT_EQ(printer.Summary(),
-            "  skipped  2 steps whose gradients were beyond float16; the loss scale is 32768 now\n");
+  EXPECT_EQ(
+      printer.Summary(),
+      "  skipped  2 steps whose gradients were beyond float16; the loss scale is 32768 now\n");
 }
 
 TEST(StepPrinter, SmallJobsStillUseSomeMemory) {
