@@ -197,7 +197,11 @@ _meshwright() {
   [[ -n $files ]] && _files
   return 0
 }
-if [[ ${funcstack[1]} == _meshwright ]]; then _meshwright "$@"; else compdef _meshwright meshwright; fi
+if [[ ${funcstack[1]} == _meshwright ]]; then
+  _meshwright "$@"
+else
+  compdef _meshwright meshwright
+fi
 )";
 
 constexpr char kFish[] =

@@ -132,7 +132,7 @@ TEST_F(AtTheTerminal, BashCompletesCommandsJobsAndKeys) {
   EXPECT_THAT(Completed("meshwright desc"), ElementsAre("describe"));
   EXPECT_THAT(Completed("meshwright describe "), ElementsAre("1"));
   EXPECT_THAT(Completed("meshwright worker drain "), ElementsAre("w0"));
-  EXPECT_THAT(Completed("meshwright submit --set training.dtype=bf"), ElementsAre());
+  EXPECT_THAT(Completed("meshwright submit --set training.dtype=bx"), ElementsAre());
   EXPECT_THAT(Completed("meshwright submit --set training.dtype=bfl"), ElementsAre("bfloat16"))
       << "behind the last = only: bash has the rest";
   EXPECT_THAT(Completed("meshwright submit " + job.substr(0, job.size() - 2)), ElementsAre(job));

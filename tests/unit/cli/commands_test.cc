@@ -290,7 +290,8 @@ class FakeClient final : public client::Client {
 Outcome Follow(Result<client::JobInfo> end, bool json = false) {
   FakeClient client(std::move(end));
   return Observe([&] {
-    return FollowJob(client, {.job_id = 7, .timeout_s = 2, .json = json},
+    JobView view(SystemClock(), {.steps = {}, .step_lines = false, .live = false});
+    return FollowJob(client, {.job_id = 7, .timeout_s = 2, .json = json}, view,
                      [](const client::JobUpdate&) { fmt::print("step\n"); });
   });
 }
