@@ -119,8 +119,9 @@ void AddPage(CLI::App& command, PageArgs& page) {
 void AddController(CLI::App& app, Storage& s) {
   CLI::App* controller = app.add_subcommand("controller", "Run the controller in the foreground");
   controller
-      ->add_option("--bind", s.controller.bind,
-                   "Address to listen on; other than loopback needs certificates: `meshwright cert init`")
+      ->add_option(
+          "--bind", s.controller.bind,
+          "Address to listen on; other than loopback needs certificates: `meshwright cert init`")
       ->capture_default_str();
   controller->add_option("--port", s.controller.port, "gRPC port; 0: pick")
       ->check(kPort)
@@ -240,9 +241,10 @@ void AddWorker(CLI::App& app, Storage& s) {
   AddWorkerOrders(*worker, s);
   worker->add_option("--name", s.worker.name,
                      "Unique name; default: that of its certificate, else host and process");
-  worker->add_option("--join", s.worker.join,
-                     "Token of `meshwright cert join-token`, or @FILE with it: have a certificate "
-                     "signed, once, and keep it")
+  worker
+      ->add_option("--join", s.worker.join,
+                   "Token of `meshwright cert join-token`, or @FILE with it: have a certificate "
+                   "signed, once, and keep it")
       ->envname("MESHWRIGHT_JOIN");
   worker
       ->add_option("--device", s.worker.device,

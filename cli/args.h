@@ -66,8 +66,8 @@ struct ControllerArgs {
   PageArgs page;
   std::string authority_dir;  // that signs for workers that join; empty: beside the identity
   bool cert_init = false;     // makes certificates on its first start
-  int ready_fd = -1;  // gets "<port> <metrics port>\n" once the servers listen
-  int start_fd = -1;  // see AwaitStart in cli/daemon.h
+  int ready_fd = -1;          // gets "<port> <metrics port>\n" once the servers listen
+  int start_fd = -1;          // see AwaitStart in cli/daemon.h
 };
 
 // Of a worker's devices.
@@ -81,7 +81,7 @@ struct MemoryArgs {
 
 struct WorkerArgs {
   std::string name;
-  std::string join;             // token, or @FILE with one; empty: it has a certificate or needs none
+  std::string join;  // token, or @FILE with one; empty: it has a certificate or needs none
   std::string device = "auto";  // auto | cpu | cuda
   int devices = 0;              // 0: all GPUs, or one CPU device
   std::vector<int> gpus;        // instead of the first `devices`
@@ -248,8 +248,8 @@ using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
                  PredictArgs, GenerateArgs, ChatArgs, EvalArgs, EvaluateArgs, CheckpointArgs,
                  JobsArgs, LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
-                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, CertArgs,
-                 TimelineArgs, WhyArgs>;
+                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs,
+                 CertArgs, TimelineArgs, WhyArgs>;
 
 struct Invocation {
   GlobalArgs global;

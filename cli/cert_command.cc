@@ -54,8 +54,7 @@ security::CertificateOrder CertificateOrderOf(const CertArgs& args, security::Su
 Status Init(const CertArgs& args) {
   MW_ASSIGN_OR_RETURN(const std::string home, HomeOf(args));
   MW_TRY(MakeCertificates(home, args.hosts));
-  MW_ASSIGN_OR_RETURN(const security::Authority authority,
-                      security::Authority::Load(home + "/ca"));
+  MW_ASSIGN_OR_RETURN(const security::Authority authority, security::Authority::Load(home + "/ca"));
   fmt::print(
       "authority   {}/ca, sha256 {}\n"
       "            its key signs every certificate: keep it on this machine, and a copy where "
@@ -72,30 +71,28 @@ Status Init(const CertArgs& args) {
 
 Status Issue(const CertArgs& args) {
   MW_ASSIGN_OR_RETURN(const std::string home, HomeOf(args));
-  MW_ASSIGN_OR_RETURN(const security::Authority authority,
-                      security::Authority::Load(home + "/ca"));
+  MW_ASSIGN_OR_RETURN(const security::Authority authority, security::Authority::Load(home + "/ca"));
   MW_ASSIGN_OR_RETURN(const Role role, security::ParseRole(args.role));
   const std::string out = args.out.empty() ? args.name : args.out;
   const security::CertificateOrder order = CertificateOrderOf(args, {role, args.name});
   MW_TRY(security::IssueTo(out, authority, order));
-  fmt::print("{} holds the certificate of {} until {}\n", out,
-             security::Describe(order.subject),
+  fmt::print("{} holds the certificate of {} until {}\n", out, security::Describe(order.subject),
              security::FormatMoment(order.now_s + order.life_s));
   return OkStatus();
 }
 
 Status PrintJoinToken(const CertArgs& args) {
   MW_ASSIGN_OR_RETURN(const std::string home, HomeOf(args));
-  MW_ASSIGN_OR_RETURN(const security::Authority authority,
-                      security::Authority::Load(home + "/ca"));
+  MW_ASSIGN_OR_RETURN(const security::Authority authority, security::Authority::Load(home + "/ca"));
   const int64_t expires_s = NowS() + args.hours * 3600;
   MW_ASSIGN_OR_RETURN(
       const std::string token,
       security::MintJoinToken(authority.Secret(security::kJoinPurpose),
                               {authority.sha256(), expires_s, args.name, args.once, args.replace}));
   fmt::print("{}\n", token);
-  fmt::print(stderr, "it holds until {}, for {}{}; who has it can join: meshwright worker --address "
-                     "HOST:7700 --bind OWN --join TOKEN\n",
+  fmt::print(stderr,
+             "it holds until {}, for {}{}; who has it can join: meshwright worker --address "
+             "HOST:7700 --bind OWN --join TOKEN\n",
              security::FormatMoment(expires_s),
              args.name.empty() ? "any new worker" : "the worker '" + args.name + "'",
              args.once ? ", once" : "");
@@ -132,8 +129,7 @@ Status ShowAll(const CertArgs& args) {
     ++shown;
   }
   if (shown > 0) return OkStatus();
-  return NotFound(
-      fmt::format("{} holds no certificates; `meshwright cert init` makes some", home));
+  return NotFound(fmt::format("{} holds no certificates; `meshwright cert init` makes some", home));
 }
 
 }  // namespace

@@ -55,10 +55,10 @@ Result<std::string> TokenIn(const char* option, const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
   const std::string token(Trim(text));
   if (!token.empty()) return token;
-  return Fail(InvalidArgument(
-      fmt::format("{} {} is empty; write a token to it: (umask 077; head -c 24 "
-                  "/dev/urandom | base64 > {})",
-                  option, path, path)));
+  return Fail(
+      InvalidArgument(fmt::format("{} {} is empty; write a token to it: (umask 077; head -c 24 "
+                                  "/dev/urandom | base64 > {})",
+                                  option, path, path)));
 }
 
 Result<web::PageOptions> PageOf(const ControllerArgs& args) {
@@ -99,8 +99,8 @@ Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
     if (home.empty()) return InvalidArgument("--cert-init needs $MESHWRIGHT_TLS_HOME or a home");
     if (!FileExists(home + "/ca/ca.pem")) MW_TRY(MakeCertificates(home, {}));
   }
-  const ControllerIdentity identity = FindControllerIdentity(
-      global.tls, args.authority_dir, args.bind, config::ProcessEnvironment);
+  const ControllerIdentity identity =
+      FindControllerIdentity(global.tls, args.authority_dir, args.bind, config::ProcessEnvironment);
   options.tls_dir = identity.tls_dir;
   options.authority_dir = identity.authority_dir;
   options.insecure = global.tls.insecure;

@@ -27,8 +27,7 @@ bool HasIdentity(const std::string& folder) { return FileExists(folder + "/cert.
 
 Status CheckFolder(const std::string& folder, const std::vector<Role>& roles) {
   MW_ASSIGN_OR_RETURN(const TlsIdentity identity, LoadTlsIdentity(folder));
-  const auto subject =
-      security::CheckIdentity(identity, roles, SystemClock().UnixMs() / 1000);
+  const auto subject = security::CheckIdentity(identity, roles, SystemClock().UnixMs() / 1000);
   return subject.has_value() ? OkStatus() : subject.error().WithContext(folder);
 }
 
@@ -60,10 +59,12 @@ Result<std::string> ClientIdentity(const TlsArgs& args, const std::string& addre
   if (!network) return std::string();
   return Fail(InvalidArgument(fmt::format(
       "{} is on another machine, and there is no certificate to show to it; on the controller's "
-      "host `meshwright cert issue operator NAME` makes a folder, which belongs to {} here (or name "
+      "host `meshwright cert issue operator NAME` makes a folder, which belongs to {} here (or "
+      "name "
       "it by --tls-dir); --insecure does without, in the clear",
-      address, home.empty() ? "~/.config/meshwright/tls/operator"
-                            : security::IdentityPlace(home, Role::kOperator))));
+      address,
+      home.empty() ? "~/.config/meshwright/tls/operator"
+                   : security::IdentityPlace(home, Role::kOperator))));
 }
 
 ControllerIdentity FindControllerIdentity(const TlsArgs& args, const std::string& authority_dir,

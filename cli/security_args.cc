@@ -49,7 +49,8 @@ void AddCert(CLI::App& app, CertArgs& args) {
                    "~/.config/meshwright/tls");
   CLI::App* init = AddAction(*cert, args, CertAction::kInit, "init",
                              "Make the authority, and certificates for the controller and for you");
-  init->add_option("--host", args.hosts, "Further names or addresses of the controller; repeatable");
+  init->add_option("--host", args.hosts,
+                   "Further names or addresses of the controller; repeatable");
   AddIssue(*cert, args);
   AddJoinToken(*cert, args);
   CLI::App* show =

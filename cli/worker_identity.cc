@@ -29,7 +29,9 @@ std::string HostNameForCertificate() {
   std::string name(host.data());
   std::replace_if(
       name.begin(), name.end(),
-      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-'; },
+      [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-';
+      },
       '-');
   return name.empty() ? "worker" : name.substr(0, 64);
 }
@@ -69,7 +71,8 @@ Result<WorkerIdentity> JoinOrKeep(const WorkerIdentityAsk& ask, const std::strin
     return WorkerIdentity{folder, *held};
   }
   if (ask.address.rfind("unix:", 0) == 0) {
-    return Fail(InvalidArgument("--join is for controllers on a network: pass --address HOST:PORT"));
+    return Fail(
+        InvalidArgument("--join is for controllers on a network: pass --address HOST:PORT"));
   }
   MW_ASSIGN_OR_RETURN(const std::string token, TokenText(ask.join));
   const std::string name = ask.name.empty() ? HostNameForCertificate() : ask.name;
@@ -95,7 +98,8 @@ Result<WorkerIdentity> FindWorkerIdentity(const TlsArgs& args, const WorkerIdent
                               : security::IdentityPlace(home, Role::kWorker, ask.name);
   }
   if (!ask.join.empty()) {
-    if (folder.empty()) return Fail(InvalidArgument("--join needs --tls-dir where there is no home"));
+    if (folder.empty())
+      return Fail(InvalidArgument("--join needs --tls-dir where there is no home"));
     return JoinOrKeep(ask, folder);
   }
   if (ask.address.rfind("unix:", 0) == 0) return WorkerIdentity{"", ask.name};

@@ -99,7 +99,8 @@ std::string WhoIs(const Caller& caller) {
 }  // namespace
 
 Result<Caller> Access::Identify(const Shown& shown) const {
-  if (shown.certificate) return Caller{shown.certificate->role, shown.certificate->name, shown.from};
+  if (shown.certificate)
+    return Caller{shown.certificate->role, shown.certificate->name, shown.from};
   if (IsToken(options_.viewer_token, shown.authorization)) {
     return Caller{Role::kViewer, "", shown.from};
   }
@@ -122,8 +123,8 @@ Result<Caller> Access::Check(std::string_view method, const Shown& shown) const 
   auto caller = Identify(shown);
   Status refused = internal::ToStatus(caller);
   // Where everyone may do everything, nobody has a certificate to renew.
-  const bool may = caller.has_value() &&
-                   (caller->role ? May(*caller->role, act) : act != Act::kRenew);
+  const bool may =
+      caller.has_value() && (caller->role ? May(*caller->role, act) : act != Act::kRenew);
   if (caller.has_value() && !may) {
     refused = PermissionDenied(fmt::format("{} may not call {}: that is for {}", WhoIs(*caller),
                                            method.substr(method.rfind('.') + 1), WhoMay(act)));

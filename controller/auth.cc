@@ -37,7 +37,8 @@ Status CheckBind(const std::string& bind, const BindGuard& guard) {
   if (!guard.insecure) {
     return InvalidArgument(fmt::format(
         "binding to {} lets other machines in, and there are no certificates; `meshwright cert "
-        "init` makes them, and then the same command works; or bind to 127.0.0.1, or say --insecure "
+        "init` makes them, and then the same command works; or bind to 127.0.0.1, or say "
+        "--insecure "
         "to have tokens, programs and data pass the network in the clear",
         bind));
   }

@@ -75,8 +75,7 @@ Status CheckOwnIdentity(const std::string& folder) {
 Result<std::unique_ptr<Trust>> TrustOf(const std::string& authority_dir, const std::string& book) {
   if (authority_dir.empty()) return nullptr;
   MW_ASSIGN_OR_RETURN(auto authority, security::Authority::Load(authority_dir));
-  MW_ASSIGN_OR_RETURN(auto issued,
-                      security::IssueBook::Open(book, SystemClock().UnixMs() / 1000));
+  MW_ASSIGN_OR_RETURN(auto issued, security::IssueBook::Open(book, SystemClock().UnixMs() / 1000));
   return std::make_unique<Trust>(std::move(authority), std::move(issued));
 }
 

@@ -103,7 +103,8 @@ Authority::Authority(Authority&& other) noexcept = default;
 Authority& Authority::operator=(Authority&& other) noexcept = default;
 
 Result<KeyRequest> MakeKeyRequest(const std::string& key_pem) {
-  const Part<EVP_PKEY> key = key_pem.empty() ? Part<EVP_PKEY>(EVP_EC_gen("P-256")) : ReadKey(key_pem);
+  const Part<EVP_PKEY> key =
+      key_pem.empty() ? Part<EVP_PKEY>(EVP_EC_gen("P-256")) : ReadKey(key_pem);
   if (key == nullptr && !key_pem.empty()) {
     return Fail(InvalidArgument("key.pem has no private key in PEM (without a password)"));
   }
@@ -224,7 +225,8 @@ std::string Authority::Secret(const std::string& purpose) const {
 Status WriteIdentity(const std::string& folder, const TlsIdentity& identity) {
   MW_TRY(MakeSecretDir(folder));
   const std::string key_path = folder + "/key.pem";
-  const bool same = FileExists(key_path) && ReadSecretFile(key_path).value_or("") == identity.key_pem;
+  const bool same =
+      FileExists(key_path) && ReadSecretFile(key_path).value_or("") == identity.key_pem;
   if (!same) MW_TRY(WriteSecretFile(key_path, identity.key_pem));
   MW_TRY(WriteFileAtomic(folder + "/ca.pem", identity.ca_pem));
   return WriteFileAtomic(folder + "/cert.pem", identity.cert_pem);

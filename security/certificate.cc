@@ -45,7 +45,8 @@ std::vector<Part<X509>> ReadAll(const std::string& pem) {
 // Whether a certificate of ca.pem signed it, through those between, leaving time aside.
 bool IsSigned(const TlsIdentity& identity) {
   const Part<X509_STORE> store(X509_STORE_new());
-  for (const auto& trusted : ReadAll(identity.ca_pem)) X509_STORE_add_cert(store.get(), trusted.get());
+  for (const auto& trusted : ReadAll(identity.ca_pem))
+    X509_STORE_add_cert(store.get(), trusted.get());
   X509_STORE_set_flags(store.get(), X509_V_FLAG_NO_CHECK_TIME);
   const std::vector<Part<X509>> chain = ReadAll(identity.cert_pem);
   if (chain.empty()) return false;
@@ -90,9 +91,9 @@ Result<Subject> CheckIdentity(const TlsIdentity& identity, const std::vector<Rol
                               int64_t now_s) {
   MW_ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(identity.cert_pem));
   if (!facts.subject) {
-    return Fail(FailedPrecondition(
-        "the certificate names no role: it has no alternative name such as "
-        "URI:meshwright://worker/w0; make one with `meshwright cert issue`"));
+    return Fail(
+        FailedPrecondition("the certificate names no role: it has no alternative name such as "
+                           "URI:meshwright://worker/w0; make one with `meshwright cert issue`"));
   }
   const Subject& subject = *facts.subject;
   if (std::find(roles.begin(), roles.end(), subject.role) == roles.end()) {
@@ -102,11 +103,10 @@ Result<Subject> CheckIdentity(const TlsIdentity& identity, const std::vector<Rol
         Describe(subject), NamesOf(roles), RoleName(roles.front()))));
   }
   if (now_s > facts.not_after_s) {
-    return Fail(FailedPrecondition(
-        fmt::format("the certificate of {} ended on {}; make a new one with `meshwright cert issue "
-                    "{} {}`, or let a worker join anew with --join",
-                    Describe(subject), FormatMoment(facts.not_after_s), RoleName(subject.role),
-                    subject.name)));
+    return Fail(FailedPrecondition(fmt::format(
+        "the certificate of {} ended on {}; make a new one with `meshwright cert issue "
+        "{} {}`, or let a worker join anew with --join",
+        Describe(subject), FormatMoment(facts.not_after_s), RoleName(subject.role), subject.name)));
   }
   if (now_s < facts.not_before_s) {
     return Fail(FailedPrecondition(

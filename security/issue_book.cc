@@ -50,8 +50,8 @@ Result<std::unique_ptr<IssueBook>> IssueBook::Open(const std::string& path, int6
 Status IssueBook::Admit(const JoinToken& token, const Issue& issue, int64_t now_s) {
   const MutexLock lock(mutex_);
   if (!token.name.empty() && token.name != issue.name) {
-    return PermissionDenied(fmt::format("the join token is for the worker '{}', not for '{}'",
-                                        token.name, issue.name));
+    return PermissionDenied(
+        fmt::format("the join token is for the worker '{}', not for '{}'", token.name, issue.name));
   }
   if (token.once && used_.count(token.nonce) != 0) {
     return PermissionDenied(

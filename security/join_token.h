@@ -41,7 +41,6 @@ Result<std::string> MintJoinToken(const std::string& secret, JoinToken token);
 Result<JoinToken> ReadJoinToken(const std::string& text);
 
 // What it says, if the authority made it and it holds at that moment. Errors: kUnauthenticated.
-Result<JoinToken> CheckJoinToken(const std::string& secret, const std::string& text,
-                                 int64_t now_s);
+Result<JoinToken> CheckJoinToken(const std::string& secret, const std::string& text, int64_t now_s);
 
 }  // namespace meshwright::security

@@ -64,9 +64,9 @@ Status CheckName(std::string_view name) {
   if (!name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), IsNameByte)) {
     return OkStatus();
   }
-  return InvalidArgument(fmt::format(
-      "'{}' is no name of a certificate: 1 to 64 letters, digits, '.', '_' and '-'",
-      name.substr(0, 80)));
+  return InvalidArgument(
+      fmt::format("'{}' is no name of a certificate: 1 to 64 letters, digits, '.', '_' and '-'",
+                  name.substr(0, 80)));
 }
 
 }  // namespace meshwright::security

@@ -48,8 +48,8 @@ class IdentityKeeper {
 
   // Looks from now on, every ten minutes, until it is destroyed.
   void Start();
-  // Renews the certificate if it is time; whether it did. Errors: those of reading, asking, writing:
-  // it is tried again at the next look.
+  // Renews the certificate if it is time; whether it did. Errors: those of reading, asking,
+  // writing: it is tried again at the next look.
   Result<bool> Look();
 
  private:

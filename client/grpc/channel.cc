@@ -56,8 +56,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Client::Options& options) {
   args.SetMaxReceiveMessageSize(static_cast<int>(proto::kMaxMessageBytes));
   const std::string tls_dir = TlsDirOf(options);
   if (!tls_dir.empty()) security::WantController(args);
-  const auto credentials = security::ChannelCredentialsOf(tls_dir).value_or(
-      security::ChannelCredentialsBy("none"));
+  const auto credentials =
+      security::ChannelCredentialsOf(tls_dir).value_or(security::ChannelCredentialsBy("none"));
   return grpc::CreateCustomChannel(AddressOf(options), credentials, args);
 }
 

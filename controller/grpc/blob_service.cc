@@ -104,8 +104,7 @@ grpc::Status BlobServiceImpl::PutTiles(grpc::ServerContext* context,
                                        grpc::ServerReader<v1::TileChunk>* reader,
                                        v1::PutTilesReply* reply) {
   const CallTimer timer(parts_.metrics, "blob", "put_tiles");
-  if (const Status status = Admit(*context, "/meshwright.v1.BlobService/PutTiles");
-      !status.ok()) {
+  if (const Status status = Admit(*context, "/meshwright.v1.BlobService/PutTiles"); !status.ok()) {
     return timer.Done(status);
   }
   const auto tiles = PutAllTiles(*context, *reader);

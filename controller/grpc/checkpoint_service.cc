@@ -56,7 +56,8 @@ Result<std::string> CheckpointServiceImpl::FolderOf(int64_t job) {
 grpc::Status CheckpointServiceImpl::Put(grpc::ServerContext* context,
                                         grpc::ServerReader<v1::PutShardChunk>* reader,
                                         v1::PutShardReply*) {
-  return Serve(*context, "/meshwright.v1.CheckpointService/Put", "put", [&] { return PutShard(*context, *reader); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/Put", "put",
+               [&] { return PutShard(*context, *reader); });
 }
 
 Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
@@ -97,7 +98,8 @@ Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
 // ---- Reading ------------------------------------------------------------------------------------
 
 grpc::Status CheckpointServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
-  return Serve(*context, "/meshwright.v1.CheckpointService/Get", "get", [&] { return GetFile(*context, *stream); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/Get", "get",
+               [&] { return GetFile(*context, *stream); });
 }
 
 Result<std::string> CheckpointServiceImpl::CheckpointOf(const v1::GetFileRequest& request) {
@@ -149,7 +151,8 @@ Status CheckpointServiceImpl::GetFile(grpc::ServerContext& context, GetStream& r
 // ---- What clients do besides --------------------------------------------------------------------
 
 grpc::Status CheckpointServiceImpl::StreamedList(grpc::ServerContext* context, ListStream* stream) {
-  return Serve(*context, "/meshwright.v1.CheckpointService/List", "list", [&] { return ListSteps(*context, *stream); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/List", "list",
+               [&] { return ListSteps(*context, *stream); });
 }
 
 Status CheckpointServiceImpl::ListSteps(grpc::ServerContext& context, ListStream& raw) {
@@ -169,7 +172,8 @@ Status CheckpointServiceImpl::ListSteps(grpc::ServerContext& context, ListStream
 
 grpc::Status CheckpointServiceImpl::StreamedRemove(grpc::ServerContext* context,
                                                    RemoveStream* stream) {
-  return Serve(*context, "/meshwright.v1.CheckpointService/Remove", "remove", [&] { return RemoveStep(*context, *stream); });
+  return Serve(*context, "/meshwright.v1.CheckpointService/Remove", "remove",
+               [&] { return RemoveStep(*context, *stream); });
 }
 
 Status CheckpointServiceImpl::RemoveStep(grpc::ServerContext& context, RemoveStream& raw) {

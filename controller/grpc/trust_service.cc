@@ -31,8 +31,8 @@ TrustServiceImpl::TrustServiceImpl(CallParts parts, Trust* trust) : LateService(
       "/meshwright.v1.TrustService/Join", "trust", "join",
       [trust](const v1::JoinRequest& request, v1::CertificateReply& reply, auto answer) {
         if (trust == nullptr) return answer(NoAuthority());
-        answer(FillReply(trust->Join(request.token(), request.name(), request.request_pem(), NowS()),
-                     reply));
+        answer(FillReply(
+            trust->Join(request.token(), request.name(), request.request_pem(), NowS()), reply));
       });
   AddUnaryOf<v1::RenewRequest, v1::CertificateReply>(
       "/meshwright.v1.TrustService/Renew", "trust", "renew",
@@ -43,7 +43,7 @@ TrustServiceImpl::TrustServiceImpl(CallParts parts, Trust* trust) : LateService(
           return answer(PermissionDenied("only who has a certificate can renew it"));
         }
         answer(FillReply(trust->Renew({*caller.role, caller.name}, request.request_pem(), NowS()),
-                     reply));
+                         reply));
       });
 }
 

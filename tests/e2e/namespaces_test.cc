@@ -73,10 +73,10 @@ class Namespaces : public ::testing::Test {
                   "0", "--state-dir", dir_.File("state")});
     for (int i = 0; i < kWorkers; ++i) {
       const int host = i * NetHosts::kHosts / kWorkers;
-      StartProcess(host, fmt::format("w{}", i),
-                   {"worker", "--device", "cpu", "--name", fmt::format("w{}", i), "--address",
-                    kController, "--bind", NetHosts::Address(host), "--join",
-                    "@" + dir_.File("join")});
+      StartProcess(
+          host, fmt::format("w{}", i),
+          {"worker", "--device", "cpu", "--name", fmt::format("w{}", i), "--address", kController,
+           "--bind", NetHosts::Address(host), "--join", "@" + dir_.File("join")});
     }
     ASSERT_TRUE(WaitUntil(
         [this] {

@@ -190,9 +190,8 @@ TEST_F(Refusals, ListeningBeyondLoopbackNeedsCertificates) {
                                  "0", "--state-dir", dir_.File("state")},
                                 {{"MESHWRIGHT_TOKEN", ""}, {"MESHWRIGHT_TLS_HOME", dir_.path()}});
   EXPECT_EQ(failure.code, 2);
-  EXPECT_THAT(failure.text,
-              AllOf(HasSubstr("0.0.0.0"), HasSubstr("`meshwright cert init`"),
-                    HasSubstr("bind to 127.0.0.1"), HasSubstr("--insecure")));
+  EXPECT_THAT(failure.text, AllOf(HasSubstr("0.0.0.0"), HasSubstr("`meshwright cert init`"),
+                                  HasSubstr("bind to 127.0.0.1"), HasSubstr("--insecure")));
 }
 
 }  // namespace

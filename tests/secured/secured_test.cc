@@ -119,8 +119,9 @@ class Secured : public ::testing::Test {
     return *processes_.back();
   }
   Subprocess& StartWorker(const std::string& name, std::vector<std::string> more) {
-    std::vector<std::string> args = {"--tls-dir", dir_.File(name), "worker", "--name", name,
-                                     "--address", address_, "--device", "cpu", "--profile", "off"};
+    std::vector<std::string> args = {"--tls-dir", dir_.File(name), "worker", "--name",
+                                     name,        "--address",     address_, "--device",
+                                     "cpu",       "--profile",     "off"};
     args.insert(args.end(), more.begin(), more.end());
     return Start(name, args);
   }
@@ -142,18 +143,19 @@ class Secured : public ::testing::Test {
     std::string text;
     while (text.size() < 20'000) text += "the mesh runs what the plan of the device says.\n";
     EXPECT_TRUE(WriteFileAtomic(dir_.File("data.txt"), text).ok());
-    const std::string job =
-        fmt::format("[model]\nname = \"gpt2\"\nvocab_size = 256\ndim = 32\nn_layers = 2\nn_heads = "
-                    "4\n[parallelism]\ndata_parallel_replicate_degree = 2\n[training]\n"
-                    "dataset_path = \"{}\"\nglobal_batch_size = 4\nseq_len = 32\nsteps = {}\n"
-                    "[validation]\nbatches = 0\n",
-                    dir_.File("data.txt"), steps);
+    const std::string job = fmt::format(
+        "[model]\nname = \"gpt2\"\nvocab_size = 256\ndim = 32\nn_layers = 2\nn_heads = "
+        "4\n[parallelism]\ndata_parallel_replicate_degree = 2\n[training]\n"
+        "dataset_path = \"{}\"\nglobal_batch_size = 4\nseq_len = 32\nsteps = {}\n"
+        "[validation]\nbatches = 0\n",
+        dir_.File("data.txt"), steps);
     EXPECT_TRUE(WriteFileAtomic(dir_.File("job.toml"), job).ok());
     return dir_.File("job.toml");
   }
   std::vector<json> Audit() {
     std::vector<json> lines;
-    for (const std::string& line : Split(ReadFile(dir_.File("state/audit.jsonl")).value_or(""), '\n')) {
+    for (const std::string& line :
+         Split(ReadFile(dir_.File("state/audit.jsonl")).value_or(""), '\n')) {
       if (!line.empty()) lines.push_back(json::parse(line));
     }
     return lines;
@@ -199,8 +201,7 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   // own check, so by hand.
   ASSERT_TRUE(WriteFileAtomic(eve + "/ca.pem", ReadFile(home() + "/ca/ca.pem").value()).ok());
   EXPECT_THAT(As(eve, {"status"}).stderr_text, HasSubstr("was not signed by the authority"));
-  const Status refused =
-      security::ExplainRefusal(address_, eve, Deadline::After(kSoonMs));
+  const Status refused = security::ExplainRefusal(address_, eve, Deadline::After(kSoonMs));
   EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
   EXPECT_THAT(refused.message(), HasSubstr("does not believe the certificate of operator 'eve'"));
 
@@ -291,7 +292,8 @@ TEST_F(Secured, CertificatesChangeWhileAJobRunsAndNoStepIsLost) {
   };
   ASSERT_TRUE(Await([&] { return lines().size() > 20; })) << LogOf("controller");
   // The controller's, for one with another name, so that it can be told apart.
-  Must({"cert", "issue", "controller", "renewed", "--dir", home(), "--out", home() + "/controller"});
+  Must(
+      {"cert", "issue", "controller", "renewed", "--dir", home(), "--out", home() + "/controller"});
   Must({"cert", "init", "--dir", dir_.File("elsewhere")});
   EXPECT_TRUE(Await([this] {
     return security::ExplainRefusal(address_, dir_.File("elsewhere") + "/operator",
@@ -301,12 +303,12 @@ TEST_F(Secured, CertificatesChangeWhileAJobRunsAndNoStepIsLost) {
   }));
   // A worker's, by the call that it makes when it is time.
   const TlsIdentity before = LoadTlsIdentity(dir_.File("w0")).value();
-  const auto renewed = worker::AskRenewal(
-      address_, dir_.File("w0"), security::MakeKeyRequest(before.key_pem)->request_pem);
+  const auto renewed = worker::AskRenewal(address_, dir_.File("w0"),
+                                          security::MakeKeyRequest(before.key_pem)->request_pem);
   ASSERT_TRUE(renewed.has_value()) << renewed.error();
-  ASSERT_TRUE(security::WriteIdentity(dir_.File("w0"),
-                                      {renewed->ca_pem, renewed->cert_pem, before.key_pem})
-                  .ok());
+  ASSERT_TRUE(
+      security::WriteIdentity(dir_.File("w0"), {renewed->ca_pem, renewed->cert_pem, before.key_pem})
+          .ok());
   EXPECT_NE(renewed->cert_pem, before.cert_pem);
   EXPECT_TRUE(IsAudited("w0", "TrustService/Renew", "ok"));
   const size_t then = lines().size();

@@ -368,8 +368,7 @@ class GrpcLink final : public ControllerLink {
   // not.
   Status WhyNot() const {
     if (!tls_dir_.empty()) {
-      const Status why =
-          security::ExplainRefusal(address_, tls_dir_, Deadline::After(kExplainMs));
+      const Status why = security::ExplainRefusal(address_, tls_dir_, Deadline::After(kExplainMs));
       if (!why.ok()) return why;
     }
     return Unavailable(fmt::format("no controller answers at {}", address_));

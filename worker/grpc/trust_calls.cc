@@ -16,11 +16,11 @@ namespace {
 constexpr int64_t kCallMs = 10'000;
 
 template <typename Request>
-Result<NewCertificate> CallTrust(
-    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-    const Request& request,
-    grpc::Status (v1::TrustService::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                   v1::CertificateReply*)) {
+Result<NewCertificate> CallTrust(const std::string& address,
+                                 const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                 const Request& request,
+                                 grpc::Status (v1::TrustService::Stub::*method)(
+                                     grpc::ClientContext*, const Request&, v1::CertificateReply*)) {
   grpc::ChannelArguments args;
   security::WantController(args);
   const auto stub =

@@ -24,10 +24,10 @@
 namespace meshwright::controller {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using security::Role;
 using security::Subject;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr const char* kSubmit = "/meshwright.v1.JobService/Submit";
 constexpr const char* kList = "/meshwright.v1.JobService/List";
@@ -65,9 +65,9 @@ TEST(Roles, OfCertificatesSayWhatTheirHoldersMay) {
           << security::RoleName(each.role) << " " << method;
     }
   }
-  EXPECT_THAT(access.Check(kSubmit, WithCertificate(Role::kViewer, "ann")).error().message(),
-              AllOf(HasSubstr("viewer 'ann' may not call JobService/Submit"),
-                    HasSubstr("an operator")));
+  EXPECT_THAT(
+      access.Check(kSubmit, WithCertificate(Role::kViewer, "ann")).error().message(),
+      AllOf(HasSubstr("viewer 'ann' may not call JobService/Submit"), HasSubstr("an operator")));
 }
 
 TEST(Roles, OfTokensSayWhatTheirHoldersMay) {

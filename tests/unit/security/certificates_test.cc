@@ -120,7 +120,8 @@ TEST_F(Certificates, KeyAndCertificateMustFit) {
   (void)Issue(authority, Role::kWorker, "w1");
   const std::string folder = dir_.File("worker-w0");
   ASSERT_TRUE(
-      WriteFileAtomic(folder + "/cert.pem", ReadFile(dir_.File("worker-w1/cert.pem")).value()).ok());
+      WriteFileAtomic(folder + "/cert.pem", ReadFile(dir_.File("worker-w1/cert.pem")).value())
+          .ok());
   const auto mixed = LoadTlsIdentity(folder);
   ASSERT_FALSE(mixed.has_value());
   EXPECT_THAT(mixed.error().message(), HasSubstr("is not the key of"));
@@ -146,7 +147,8 @@ TEST_F(Certificates, RequestsMustBeWholeAndNamesPlain) {
   EXPECT_FALSE(authority.Sign(damaged, {{Role::kWorker, "w0"}, {}, kNowS}).has_value());
   // What would be read as further names or extensions.
   for (const char* name : {"", "w0,DNS:controller.meshwright", "a b", "w\n0", "w/0"}) {
-    EXPECT_FALSE(authority.Sign(request.request_pem, {{Role::kWorker, name}, {}, kNowS}).has_value())
+    EXPECT_FALSE(
+        authority.Sign(request.request_pem, {{Role::kWorker, name}, {}, kNowS}).has_value())
         << name;
   }
   const CertificateOrder disguised{{Role::kWorker, "w0"}, {"controller.meshwright"}, kNowS};
@@ -157,8 +159,9 @@ TEST_F(Certificates, RequestsMustBeWholeAndNamesPlain) {
 TEST(Subjects, AreReadFromUrisAndNothingElse) {
   EXPECT_EQ(ParseUri("meshwright://worker/w0"), (Subject{Role::kWorker, "w0"}));
   EXPECT_EQ(FormatUri({Role::kViewer, "ann"}), "meshwright://viewer/ann");
-  for (const char* wrong : {"", "meshwright://worker/", "meshwright://root/w0", "meshwright://worker",
-                            "https://worker/w0", "meshwright://worker/a/b"}) {
+  for (const char* wrong :
+       {"", "meshwright://worker/", "meshwright://root/w0", "meshwright://worker",
+        "https://worker/w0", "meshwright://worker/a/b"}) {
     EXPECT_EQ(ParseUri(wrong), std::nullopt) << wrong;
   }
 }
@@ -168,8 +171,8 @@ TEST(Places, KnowThisMachine) {
                            "127.5.0.1", "localhost"}) {
     EXPECT_TRUE(IsLoopback(here)) << here;
   }
-  for (const char* away : {"10.0.0.1:7700", "head:7700", "0.0.0.0", "127.example.org:7700", "::",
-                           "[2001:db8::1]:7700"}) {
+  for (const char* away : {"10.0.0.1:7700", "head:7700", "0.0.0.0", "127.example.org:7700",
+                           "::", "[2001:db8::1]:7700"}) {
     EXPECT_FALSE(IsLoopback(away)) << away;
   }
 }
@@ -254,8 +257,9 @@ TEST_F(Books, OneNameIsNotGivenToTwoHosts) {
     EXPECT_EQ(other.code(), StatusCode::kPermissionDenied);
     EXPECT_THAT(other.message(), HasSubstr("cert join-token --name w0"));
   }
-  EXPECT_TRUE(book->Admit({"", kNowS + 60, "w0", false, false, "02"}, {"w0", "key-b", kNowS + 100}, kNowS)
-                  .ok())
+  EXPECT_TRUE(
+      book->Admit({"", kNowS + 60, "w0", false, false, "02"}, {"w0", "key-b", kNowS + 100}, kNowS)
+          .ok())
       << "a token for this name";
 }
 

@@ -22,8 +22,8 @@ class Renewal : public ::testing::Test {
   static constexpr int64_t kLifeS = 900;
 
   Renewal() {
-    const Status issued = security::IssueTo(
-        folder(), authority_, {{Role::kWorker, "w0"}, {}, Now(), kLifeS});
+    const Status issued =
+        security::IssueTo(folder(), authority_, {{Role::kWorker, "w0"}, {}, Now(), kLifeS});
     EXPECT_TRUE(issued.ok()) << issued;
   }
   int64_t Now() const { return clock_.UnixMs() / 1000; }
@@ -34,9 +34,8 @@ class Renewal : public ::testing::Test {
         [this](const std::string& request) -> Result<NewCertificate> {
           ++asked_;
           if (!answers_) return Fail(Unavailable("nobody is there"));
-          MW_ASSIGN_OR_RETURN(
-              std::string cert_pem,
-              authority_.Sign(request, {{Role::kWorker, "w0"}, {}, Now(), kLifeS}));
+          MW_ASSIGN_OR_RETURN(std::string cert_pem,
+                              authority_.Sign(request, {{Role::kWorker, "w0"}, {}, Now(), kLifeS}));
           return NewCertificate{std::move(cert_pem), authority_.ca_pem()};
         },
         clock_);
