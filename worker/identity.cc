@@ -1,6 +1,7 @@
 #include "worker/identity.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <utility>
 
@@ -19,6 +20,19 @@ namespace {
 
 constexpr int64_t kJoinMs = 10'000;
 constexpr int64_t kLookMs = 600'000;
+constexpr int64_t kPatienceMs = 30'000;  // as a worker's for its first contact
+constexpr int kAgainMs = 200;
+
+// Of a controller that may not be there yet: hosts are started in any order.
+Result<std::string> AwaitAuthority(const std::string& address, const std::string& sha256) {
+  const Deadline patience = Deadline::After(kPatienceMs);
+  while (true) {
+    auto found = security::FetchAuthority(address, sha256, Deadline::After(kJoinMs));
+    const bool away = !found.has_value() && found.error().code() == StatusCode::kUnavailable;
+    if (!away || patience.expired()) return found;
+    ::poll(nullptr, 0, kAgainMs);
+  }
+}
 
 }  // namespace
 
