@@ -38,9 +38,8 @@ Result<std::string> AwaitAuthority(const std::string& address, const std::string
 
 Status Join(const JoinOptions& options) {
   MW_ASSIGN_OR_RETURN(const security::JoinToken token, security::ReadJoinToken(options.token));
-  MW_ASSIGN_OR_RETURN(
-      const std::string ca_pem,
-      security::FetchAuthority(options.address, token.authority_sha256, Deadline::After(kJoinMs)));
+  MW_ASSIGN_OR_RETURN(const std::string ca_pem,
+                      AwaitAuthority(options.address, token.authority_sha256));
   // With the key that is there, so that a host that asks twice is the same one.
   std::string key_pem;
   if (FileExists(options.folder + "/key.pem")) {
