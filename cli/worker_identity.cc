@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdio>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -77,6 +78,7 @@ Result<WorkerIdentity> JoinOrKeep(const WorkerIdentityAsk& ask, const std::strin
   const std::string name = ask.name.empty() ? HostNameForCertificate() : ask.name;
   MW_TRY(worker::Join({ask.address, token, name, folder}));
   fmt::print("joined as worker '{}'; its certificate is in {}\n", name, folder);
+  std::fflush(stdout);
   return WorkerIdentity{folder, name};
 }
 

@@ -119,7 +119,6 @@ function(mw_library name)
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
   endif()
-  list(APPEND ARG_ALONE "(identity|trust_calls|security_args|identity_dirs|cert_command)\\.cc$") # LOCAL
   add_library(mw_${name} STATIC ${ARG_SOURCES})
   target_compile_options(mw_${name} PRIVATE ${MW_WARNINGS})
   target_include_directories(mw_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>

@@ -98,8 +98,8 @@ Result<Subject> CheckIdentity(const TlsIdentity& identity, const std::vector<Rol
   const Subject& subject = *facts.subject;
   if (std::find(roles.begin(), roles.end(), subject.role) == roles.end()) {
     return Fail(FailedPrecondition(fmt::format(
-        "the certificate is that of {}, and a {} is needed; make one with `meshwright cert issue "
-        "{} NAME`",
+        "the certificate is that of {}, and one with the role {} is needed; make it with "
+        "`meshwright cert issue {} NAME`",
         Describe(subject), NamesOf(roles), RoleName(roles.front()))));
   }
   if (now_s > facts.not_after_s) {

@@ -1,6 +1,7 @@
 #include "worker/identity.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <utility>
 
@@ -19,14 +20,26 @@ namespace {
 
 constexpr int64_t kJoinMs = 10'000;
 constexpr int64_t kLookMs = 600'000;
+constexpr int64_t kPatienceMs = 30'000;  // as a worker's for its first contact
+constexpr int kAgainMs = 200;
+
+// Of a controller that may not be there yet: hosts are started in any order.
+Result<std::string> AwaitAuthority(const std::string& address, const std::string& sha256) {
+  const Deadline patience = Deadline::After(kPatienceMs);
+  while (true) {
+    auto found = security::FetchAuthority(address, sha256, Deadline::After(kJoinMs));
+    const bool away = !found.has_value() && found.error().code() == StatusCode::kUnavailable;
+    if (!away || patience.expired()) return found;
+    ::poll(nullptr, 0, kAgainMs);
+  }
+}
 
 }  // namespace
 
 Status Join(const JoinOptions& options) {
   MW_ASSIGN_OR_RETURN(const security::JoinToken token, security::ReadJoinToken(options.token));
-  MW_ASSIGN_OR_RETURN(
-      const std::string ca_pem,
-      security::FetchAuthority(options.address, token.authority_sha256, Deadline::After(kJoinMs)));
+  MW_ASSIGN_OR_RETURN(const std::string ca_pem,
+                      AwaitAuthority(options.address, token.authority_sha256));
   // With the key that is there, so that a host that asks twice is the same one.
   std::string key_pem;
   if (FileExists(options.folder + "/key.pem")) {

@@ -5,7 +5,8 @@
 // one's life is left, with the key that it has. Connections read the files anew (security/grpc);
 // those that are there stay, so no step is lost.
 //
-// Thread rule: Join blocks, 10 s at most. A keeper is started and destroyed on one thread.
+// Thread rule: Join blocks, while no controller answers for 30 s. A keeper is started and destroyed
+// on one thread.
 #pragma once
 
 #include <cstdint>

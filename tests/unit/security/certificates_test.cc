@@ -108,7 +108,7 @@ TEST_F(Certificates, RefusalsSayWhatIsWrong) {
                     HasSubstr("meshwright cert issue worker w0")));
   EXPECT_THAT(message(worker, Role::kWorker, kNowS - kDayS), HasSubstr("clock"));
   EXPECT_THAT(message(worker, Role::kOperator, kNowS),
-              AllOf(HasSubstr("that of worker 'w0'"), HasSubstr("a operator is needed")));
+              AllOf(HasSubstr("that of worker 'w0'"), HasSubstr("the role operator is needed")));
   TlsIdentity foreign = worker;
   foreign.ca_pem = other.ca_pem();
   EXPECT_THAT(message(foreign, Role::kWorker, kNowS), HasSubstr("not signed by the authority"));
