@@ -127,8 +127,8 @@ Status LineLog::Add(std::string_view lines) {
   std::string text(lines);
   if (text.empty() || text.back() != '\n') text.push_back('\n');
   const MutexLock lock(mutex_);
-  if (segments_.back().bytes > 0 && static_cast<size_t>(segments_.back().bytes) + text.size() >
-                                        options_.segment_bytes) {
+  if (segments_.back().bytes > 0 &&
+      static_cast<size_t>(segments_.back().bytes) + text.size() > options_.segment_bytes) {
     Begin(EndLocked());
     MW_TRY(DropOld());
   }
@@ -183,17 +183,18 @@ Result<LinePiece> LineLog::Read(const LineQuery& query) const {
     MW_ASSIGN_OR_RETURN(const std::string text, TextOf(segment));
     const auto skip = static_cast<size_t>(std::max<int64_t>(start - segment.begin, 0));
     if (skip > text.size()) continue;
-    const bool all = EachLine(
-        std::string_view(text).substr(skip), segment.begin + static_cast<int64_t>(skip),
-        [&](std::string_view line, int64_t position) {
-          const bool wanted = query.job == 0 || JobOfLine(WithoutEnd(line)) == query.job;
-          const bool full = piece.text.size() + line.size() > query.most_bytes;
-          if ((wanted && full && !piece.text.empty()) || looked_at > kMostLookedAt) return false;
-          if (wanted) piece.text += line;
-          looked_at += line.size();
-          piece.next = position + static_cast<int64_t>(line.size());
-          return true;
-        });
+    const bool all =
+        EachLine(std::string_view(text).substr(skip), segment.begin + static_cast<int64_t>(skip),
+                 [&](std::string_view line, int64_t position) {
+                   const bool wanted = query.job == 0 || JobOfLine(WithoutEnd(line)) == query.job;
+                   const bool full = piece.text.size() + line.size() > query.most_bytes;
+                   if ((wanted && full && !piece.text.empty()) || looked_at > kMostLookedAt)
+                     return false;
+                   if (wanted) piece.text += line;
+                   looked_at += line.size();
+                   piece.next = position + static_cast<int64_t>(line.size());
+                   return true;
+                 });
     if (!all) return piece;
   }
   piece.end = true;

@@ -32,21 +32,21 @@ struct LineLogOptions {
 
 // Which lines are wanted.
 struct LineQuery {
-  int64_t from = -1;         // position; below 0: as the others say
-  int64_t lines = 0;         // the last so many; 0: all that are there
-  int64_t since_unix_ms = 0;  // lines of that time or later
-  int64_t job = 0;           // lines of processes that work for it; 0: all
+  int64_t from = -1;                      // position; below 0: as the others say
+  int64_t lines = 0;                      // the last so many; 0: all that are there
+  int64_t since_unix_ms = 0;              // lines of that time or later
+  int64_t job = 0;                        // lines of processes that work for it; 0: all
   size_t most_bytes = size_t{256} << 10;  // of an answer
 };
 
 struct LinePiece {
-  std::string text;   // whole lines
-  int64_t next = 0;   // where to go on
-  bool end = false;   // there is nothing more for now
+  std::string text;  // whole lines
+  int64_t next = 0;  // where to go on
+  bool end = false;  // there is nothing more for now
 };
 
-// `name` as a part of a file's name, with %XX for what a file system or a shell may not like; a long
-// one is cut and told apart by a hash.
+// `name` as a part of a file's name, with %XX for what a file system or a shell may not like; a
+// long one is cut and told apart by a hash.
 std::string SafeFileName(std::string_view name);
 
 class LineLog {

@@ -431,7 +431,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
       "up",       "status",     "submit",    "jobs",    "logs",    "wait",     "cancel",
       "plan",     "verify",     "pause",     "resume",  "predict", "generate", "eval",
-      "evaluate", "checkpoint", "tokenizer", "adapter", "why",    "debug",    "doctor"};
+      "evaluate", "checkpoint", "tokenizer", "adapter", "why",     "debug",    "doctor"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -482,8 +482,8 @@ ParsedArgs ParseArgs(const std::vector<std::string>& args) {
   AddGlobal(app, storage);
   AddCluster(app, storage);
   AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.eval,
-                storage.evaluate, storage.checkpoint, storage.cancel, storage.pause,
-                storage.resume, storage.wait, storage.timeline, storage.why});
+                storage.evaluate, storage.checkpoint, storage.cancel, storage.pause, storage.resume,
+                storage.wait, storage.timeline, storage.why});
   AddLogs(app, storage.logs);
   AddDebug(app, storage.debug);
   AddDoctor(app, storage.doctor);

@@ -110,11 +110,13 @@ Check CheckFiles(const Machine& machine) {
   constexpr int64_t kWanted = 4096;
   const ProcessLimit limit = machine.open_files();
   const bool enough = limit.hard < 0 || limit.hard >= kWanted;
-  const std::string text =
-      limit.hard < 0 ? "no limit" : fmt::format("{} at once, of {} at most", limit.soft, limit.hard);
+  const std::string text = limit.hard < 0
+                               ? "no limit"
+                               : fmt::format("{} at once, of {} at most", limit.soft, limit.hard);
   if (enough) return Ok("open files", text);
   const char* const mend =
-      "ulimit -Hn 65536 as root, LimitNOFILE=65536 in the unit, or docker run --ulimit nofile=65536";
+      "ulimit -Hn 65536 as root, LimitNOFILE=65536 in the unit, or docker run --ulimit "
+      "nofile=65536";
   return limit.hard < 512 ? Fault("open files", text, mend) : Warn("open files", text, mend);
 }
 
@@ -131,8 +133,9 @@ Check CheckLocked(const Machine& machine, bool gpus) {
 
 Check CheckShared(const Machine& machine) {
   const Result<DiskSpace> space = machine.space("/dev/shm");
-  const char* const mend = "docker run --shm-size=2g, an emptyDir of medium Memory at /dev/shm, or "
-                           "workers with --transport tcp";
+  const char* const mend =
+      "docker run --shm-size=2g, an emptyDir of medium Memory at /dev/shm, or "
+      "workers with --transport tcp";
   if (!space.has_value()) {
     return Fault("shared memory", "there is no /dev/shm", mend);
   }
@@ -185,10 +188,9 @@ Check CheckBuffers(const Machine& machine) {
   if (!tuned_send || !tuned_receive) {
     return Ok("tcp buffers", "this kernel or container does not say");
   }
-  const std::string text =
-      fmt::format("send up to {}, receive up to {} (core: {}, {})", FormatBytes(*tuned_send),
-                  FormatBytes(*tuned_receive), FormatBytes(send.value_or(0)),
-                  FormatBytes(receive.value_or(0)));
+  const std::string text = fmt::format(
+      "send up to {}, receive up to {} (core: {}, {})", FormatBytes(*tuned_send),
+      FormatBytes(*tuned_receive), FormatBytes(send.value_or(0)), FormatBytes(receive.value_or(0)));
   if (*tuned_send >= kWanted && *tuned_receive >= kWanted) return Ok("tcp buffers", text);
   return Warn("tcp buffers", text + ": little for links of 10 Gbit/s and more",
               "sysctl -w net.ipv4.tcp_wmem='4096 65536 16777216' net.ipv4.tcp_rmem='4096 131072 "
@@ -246,44 +248,44 @@ Check CheckName(const Machine& machine, const std::string& what, const std::stri
 }
 
 Check CheckSkew(const ClusterFacts& cluster) {
-  const std::string text =
-      fmt::format("{} ms against the controller's, which answers in {} ms", cluster.skew_ms,
-                  cluster.round_trip_ms);
+  const std::string text = fmt::format("{} ms against the controller's, which answers in {} ms",
+                                       cluster.skew_ms, cluster.round_trip_ms);
   const int64_t beyond_ms = std::abs(cluster.skew_ms) - cluster.round_trip_ms;
-  const char* const mend = "let chrony or systemd-timesyncd set the clock: timedatectl set-ntp true";
+  const char* const mend =
+      "let chrony or systemd-timesyncd set the clock: timedatectl set-ntp true";
   if (beyond_ms > 60'000) return Fault("clock", text, mend);
   if (beyond_ms > 1'000) return Warn("clock", text, mend);
   return Ok("clock", text);
 }
 
-void AddWorkers(const Machine& machine, const DoctorQuestion& question,
-                const ClusterFacts& cluster, std::vector<Check>& checks) {
+void AddWorkers(const Machine& machine, const DoctorQuestion& question, const ClusterFacts& cluster,
+                std::vector<Check>& checks) {
   std::set<std::string> others;
   for (const WorkerFacts& worker : cluster.workers) {
     const std::string name = "worker " + worker.name;
     if (worker.state == "LOST" || worker.state == "LEFT") {
       if (worker.state == "LOST") {
-        checks.push_back(Warn(name, "it is lost",
-                              fmt::format("meshwright logs --worker {}; start it again",
-                                          worker.name)));
+        checks.push_back(
+            Warn(name, "it is lost",
+                 fmt::format("meshwright logs --worker {}; start it again", worker.name)));
       }
       continue;
     }
     if (!worker.version.empty() && worker.version != question.version) others.insert(worker.name);
     const Status dialed = machine.dial(worker.address);
-    checks.push_back(dialed.ok()
-                         ? Ok(name, fmt::format("its data port {} takes connections",
-                                                worker.address))
-                         : Fault(name, fmt::format("its data port {} cannot be reached from here: {}",
-                                                   worker.address, dialed.message()),
-                                 "start it with --advertise and an address that other hosts reach, "
-                                 "and open --data-port in the firewall"));
+    checks.push_back(
+        dialed.ok() ? Ok(name, fmt::format("its data port {} takes connections", worker.address))
+                    : Fault(name,
+                            fmt::format("its data port {} cannot be reached from here: {}",
+                                        worker.address, dialed.message()),
+                            "start it with --advertise and an address that other hosts reach, "
+                            "and open --data-port in the firewall"));
   }
   if (others.empty()) return;
-  checks.push_back(Warn("versions of workers",
-                        fmt::format("another one than {} on: {}", question.version,
-                                    fmt::join(others, ", ")),
-                        "install this version there and restart them one by one"));
+  checks.push_back(
+      Warn("versions of workers",
+           fmt::format("another one than {} on: {}", question.version, fmt::join(others, ", ")),
+           "install this version there and restart them one by one"));
 }
 
 void AddCluster(const Machine& machine, const DoctorQuestion& question,
@@ -306,13 +308,13 @@ void AddCluster(const Machine& machine, const DoctorQuestion& question,
                     "its log"));
   }
   if (cluster->version == question.version) {
-    checks.push_back(Ok("controller", fmt::format("version {} at {}", cluster->version,
-                                                  question.address)));
+    checks.push_back(
+        Ok("controller", fmt::format("version {} at {}", cluster->version, question.address)));
   } else {
-    checks.push_back(Warn("controller",
-                          fmt::format("it is version {}, this is {}", cluster->version,
-                                      question.version),
-                          "use one version for all; upgrade workers first"));
+    checks.push_back(
+        Warn("controller",
+             fmt::format("it is version {}, this is {}", cluster->version, question.version),
+             "use one version for all; upgrade workers first"));
   }
   if (cluster->has_clock) checks.push_back(CheckSkew(*cluster));
   AddWorkers(machine, question, *cluster, checks);
@@ -323,7 +325,8 @@ std::optional<Check> CheckSecret(const Machine& machine, const std::string& path
   if (!file) return Fault("secret " + path, "there is no such file", "write it, or leave it out");
   const std::string text = fmt::format("mode {:03o}", file->mode & 0777U);
   if (!file->own) {
-    return Warn("secret " + path, "it is somebody else's file", fmt::format("chown $USER {}", path));
+    return Warn("secret " + path, "it is somebody else's file",
+                fmt::format("chown $USER {}", path));
   }
   if ((file->mode & 0077U) == 0) return Ok("secret " + path, text);
   return Fault("secret " + path, text + ": others on this machine can read it",
@@ -333,9 +336,12 @@ std::optional<Check> CheckSecret(const Machine& machine, const std::string& path
 }  // namespace
 
 std::vector<Check> Examine(const Machine& machine, const DoctorQuestion& question) {
-  std::vector<Check> checks = {CheckCores(machine),  CheckMemory(machine),
-                               CheckHugePages(machine), CheckFiles(machine),
-                               CheckLocked(machine, HasGpus(machine)), CheckShared(machine),
+  std::vector<Check> checks = {CheckCores(machine),
+                               CheckMemory(machine),
+                               CheckHugePages(machine),
+                               CheckFiles(machine),
+                               CheckLocked(machine, HasGpus(machine)),
+                               CheckShared(machine),
                                CheckBuffers(machine)};
   for (const std::string& folder : question.folders) checks.push_back(CheckDisk(machine, folder));
   for (const std::string& path : question.secrets) {

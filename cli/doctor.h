@@ -57,8 +57,8 @@ struct WorkerFacts {
 };
 
 struct ClusterFacts {
-  std::string version;     // of the controller
-  int64_t skew_ms = 0;     // its clock against this one
+  std::string version;  // of the controller
+  int64_t skew_ms = 0;  // its clock against this one
   int64_t round_trip_ms = 0;
   bool has_clock = false;  // it said its time
   std::vector<WorkerFacts> workers;
@@ -82,11 +82,11 @@ struct Machine {
 };
 
 struct DoctorQuestion {
-  std::string version;                 // of this program
-  std::string address;                 // of the controller
-  bool offline = false;                // nobody is asked
-  std::vector<std::string> folders;    // that something is to be written to
-  std::vector<std::string> secrets;    // files that others must not read
+  std::string version;               // of this program
+  std::string address;               // of the controller
+  bool offline = false;              // nobody is asked
+  std::vector<std::string> folders;  // that something is to be written to
+  std::vector<std::string> secrets;  // files that others must not read
 };
 
 std::vector<Check> Examine(const Machine& machine, const DoctorQuestion& question);

@@ -110,8 +110,7 @@ Status Dial(const std::string& host_port, int64_t timeout_ms) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   MW_ASSIGN_OR_RETURN(const AddressList list,
                       AddressesOf(host, host_port.substr(colon + 1).c_str()));
-  const UniqueFd fd(
-      ::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const UniqueFd fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return OsError(errno, "socket");
   if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0) return OkStatus();
   if (errno != EINPROGRESS) return OsError(errno, "connect");

@@ -50,8 +50,9 @@ void AddDebug(CLI::App& app, DebugArgs& args) {
 
 void AddDoctor(CLI::App& app, DoctorArgs& args) {
   CLI::App* doctor =
-      app.add_subcommand("doctor", "Check this machine for a worker or a controller, and say what "
-                                   "to mend; ends with 1 where something fails");
+      app.add_subcommand("doctor",
+                         "Check this machine for a worker or a controller, and say what "
+                         "to mend; ends with 1 where something fails");
   doctor->add_option("--state-dir", args.state_dir, "Of a controller that is to run here");
   doctor->add_option("--cache-dir", args.cache_dir, "Of a worker that is to run here");
   doctor->add_option("--scratch-dir", args.scratch_dir, "The same, for what jobs keep on a disk");
@@ -72,7 +73,8 @@ void AddWorkerLog(CLI::App& worker, WorkerArgs& args) {
 
 void AddLogFormat(CLI::App& app, GlobalArgs& global) {
   app.add_option_function<std::string>(
-         "--log-format", [&global](const std::string& format) { global.log_json = format == "json"; },
+         "--log-format",
+         [&global](const std::string& format) { global.log_json = format == "json"; },
          "Of the servers: text, or json: an object per line")
       ->check(CLI::IsMember({"text", "json"}))
       ->default_str("text");

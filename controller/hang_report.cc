@@ -27,8 +27,8 @@ std::string Seconds(int64_t ms) { return FormatDuration(static_cast<double>(ms) 
 // The kernel's letter for a thread, in a word.
 std::string ThreadState(const std::string& letter) {
   static const std::map<std::string, std::string> words = {
-      {"R", "runs"},        {"S", "sleeps"},  {"D", "in the disk"}, {"T", "stopped"},
-      {"t", "in debugger"}, {"Z", "a zombie"}, {"X", "dead"},       {"I", "sleeps"}};
+      {"R", "runs"},        {"S", "sleeps"},   {"D", "in the disk"}, {"T", "stopped"},
+      {"t", "in debugger"}, {"Z", "a zombie"}, {"X", "dead"},        {"I", "sleeps"}};
   const auto found = words.find(letter);
   return found == words.end() ? (letter.empty() ? "unknown" : letter) : found->second;
 }

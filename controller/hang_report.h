@@ -37,33 +37,33 @@ struct HangRank {
   std::string program;
   int64_t step = -1;
   int64_t instruction = -1;
-  std::string what;        // "RUN stage1/f of microbatch 3", "RECV from rank 0"; or its process
-  int64_t since_ms = 0;    // at this instruction
-  int64_t heard_ms = 0;    // ago
-  std::string thread;      // "runs", "sleeps", "stopped", "in the disk", ...
+  std::string what;      // "RUN stage1/f of microbatch 3", "RECV from rank 0"; or its process
+  int64_t since_ms = 0;  // at this instruction
+  int64_t heard_ms = 0;  // ago
+  std::string thread;    // "runs", "sleeps", "stopped", "in the disk", ...
   bool at_work = false;
   bool awaits_rows = false;
   std::vector<int> waits_for;
 };
 
 enum class HangCause : uint8_t {
-  kNone,        // it moves
-  kSilent,      // a worker is not heard
-  kStopped,     // a process is stopped
-  kCircle,      // ranks wait for each other
-  kNetwork,     // all have come, and it ends for none
-  kRows,        // data is read
-  kDisk,        // in the kernel, for a disk
-  kAtWork,      // it computes, and is waited for
-  kStuck,       // it uses no processor and waits for nobody
+  kNone,     // it moves
+  kSilent,   // a worker is not heard
+  kStopped,  // a process is stopped
+  kCircle,   // ranks wait for each other
+  kNetwork,  // all have come, and it ends for none
+  kRows,     // data is read
+  kDisk,     // in the kernel, for a disk
+  kAtWork,   // it computes, and is waited for
+  kStuck,    // it uses no processor and waits for nobody
 };
 const char* HangCauseName(HangCause cause);
 
 struct HangReport {
   int64_t job = 0;
   std::string name;
-  std::string state;   // of the job
-  std::string message; // why it is in it, where it does not run
+  std::string state;    // of the job
+  std::string message;  // why it is in it, where it does not run
   bool running = false;
   bool stalled = false;  // nothing has moved for longer than the rule allows
   int64_t still_ms = 0;

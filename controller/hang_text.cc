@@ -75,8 +75,8 @@ std::string SuspectText(const HangReport& report) {
   }
   text += fmt::format("why:      {}\n", report.evidence);
   if (report.waiters > 0) {
-    text += fmt::format("          {} of {} ranks {} for it\n", report.waiters,
-                        report.ranks.size(), report.waiters == 1 ? "waits" : "wait");
+    text += fmt::format("          {} of {} ranks {} for it\n", report.waiters, report.ranks.size(),
+                        report.waiters == 1 ? "waits" : "wait");
   }
   return text + fmt::format("try:      {}\n", report.advice);
 }
@@ -86,9 +86,9 @@ std::string CollectivesText(const HangReport& report) {
   size_t shown = 0;
   for (const HangCollective& each : report.collectives) {
     if (++shown > kMostNumbers) break;
-    text += fmt::format("  call {} of group {} ({} members): in it {}; not come {}\n", each.call,
-                        each.group, each.members.size(), RankList(each.inside),
-                        RankList(each.missing));
+    text +=
+        fmt::format("  call {} of group {} ({} members): in it {}; not come {}\n", each.call,
+                    each.group, each.members.size(), RankList(each.inside), RankList(each.missing));
   }
   if (text.empty()) return "";
   const size_t rest = report.collectives.size() - std::min(report.collectives.size(), kMostNumbers);
@@ -98,8 +98,15 @@ std::string CollectivesText(const HangReport& report) {
 
 std::vector<std::string> Row(const HangRank& rank) {
   if (!rank.known) {
-    return {fmt::format("{}", rank.rank), rank.worker, fmt::format("{}", rank.device),
-            "-", "unknown", "-", "-", "-", "-"};
+    return {fmt::format("{}", rank.rank),
+            rank.worker,
+            fmt::format("{}", rank.device),
+            "-",
+            "unknown",
+            "-",
+            "-",
+            "-",
+            "-"};
   }
   const std::string what = rank.awaits_rows ? rank.what + " (reads rows)" : rank.what;
   return {fmt::format("{}", rank.rank),
@@ -144,7 +151,9 @@ std::string FormatHang(const HangReport& report) {
 std::string HangJson(const HangReport& report) {
   nlohmann::json ranks = nlohmann::json::array();
   for (const HangRank& rank : report.ranks) {
-    nlohmann::json each = {{"rank", rank.rank},   {"worker", rank.worker}, {"device", rank.device},
+    nlohmann::json each = {{"rank", rank.rank},
+                           {"worker", rank.worker},
+                           {"device", rank.device},
                            {"known", rank.known}};
     if (rank.known) {
       each.update({{"in_step", rank.in_step},

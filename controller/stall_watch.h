@@ -57,9 +57,9 @@ struct SeenRank {
   bool stopped = false;  // by a signal or a debugger
 };
 struct StallView {
-  int64_t still_ms = 0;      // since anything moved
-  int64_t limit_ms = 0;      // of that, before it is a stall
-  double usual_step_s = 0;   // 0: none is done yet
+  int64_t still_ms = 0;     // since anything moved
+  int64_t limit_ms = 0;     // of that, before it is a stall
+  double usual_step_s = 0;  // 0: none is done yet
   std::map<int, SeenRank> ranks;
   Diagnosis diagnosis;
 };

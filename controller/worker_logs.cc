@@ -108,8 +108,8 @@ void WorkerLogs::KeepOnLoop(const std::string& worker, const proto::LogLines& li
     auto opened = LineLog::Open(OptionsOf(name));
     if (!opened.has_value()) {
       kept_.erase(name);
-      return LogWarn(fmt::format("lines of worker '{}' are not kept: {}", worker,
-                                 opened.error().message()));
+      return LogWarn(
+          fmt::format("lines of worker '{}' are not kept: {}", worker, opened.error().message()));
     }
     kept.log = std::move(*opened);
   }
@@ -125,9 +125,9 @@ void WorkerLogs::KeepOnLoop(const std::string& worker, const proto::LogLines& li
 }
 
 void WorkerLogs::ForgetOneOnLoop() {
-  const auto oldest = std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) {
-    return a.second.last_unix_ms < b.second.last_unix_ms;
-  });
+  const auto oldest = std::min_element(
+      kept_.begin(), kept_.end(),
+      [](const auto& a, const auto& b) { return a.second.last_unix_ms < b.second.last_unix_ms; });
   const std::string name = oldest->first;
   kept_.erase(oldest);
   std::error_code error;
@@ -205,10 +205,10 @@ void WorkerLogs::AnswerKeptOnLoop(const LogQuestion& question, const std::string
                                   const Done& done) {
   const auto it = kept_.find(SafeFileName(question.worker));
   if (it == kept_.end()) {
-    return done(Fail(NotFound(fmt::format(
-        "there is no log of a worker '{}': it is not here, and nothing is kept of it; "
-        "`meshwright status` lists the workers",
-        question.worker.substr(0, 100)))));
+    return done(Fail(NotFound(
+        fmt::format("there is no log of a worker '{}': it is not here, and nothing is kept of it; "
+                    "`meshwright status` lists the workers",
+                    question.worker.substr(0, 100)))));
   }
   Result<LinePiece> piece = it->second.log->Read(proto::QueryOf(question.what));
   if (!piece.has_value()) return done(Fail(piece.error()));

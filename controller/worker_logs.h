@@ -1,11 +1,11 @@
 // WorkerLogs: the logs of workers as their controller has them: lines that outlive a worker and its
 // host, and the way to the whole log of a worker that is here.
 //
-// What a worker tells goes to files of its name, at most kKeptBytes of each worker, the oldest first
-// when there is more; of kMostWorkers workers, the one that was silent longest goes first. A part of
-// a worker's own log is asked for over its session, one bounded piece at a time: who wants more asks
-// again, so that nothing piles up for a slow reader. A worker that does not answer in kAnswerMs, or
-// leaves meanwhile, is answered for from what is kept, and a note says so.
+// What a worker tells goes to files of its name, at most kKeptBytes of each worker, the oldest
+// first when there is more; of kMostWorkers workers, the one that was silent longest goes first. A
+// part of a worker's own log is asked for over its session, one bounded piece at a time: who wants
+// more asks again, so that nothing piles up for a slow reader. A worker that does not answer in
+// kAnswerMs, or leaves meanwhile, is answered for from what is kept, and a note says so.
 //
 // Thread rule: thread-safe; files and answers are of a thread of its own. Ownership: what Join is
 // given lives until Leave returns.

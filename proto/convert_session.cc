@@ -246,8 +246,7 @@ Result<RankPrograms> GetRank(const v1::RankPrograms& wire) {
 }
 
 Welcome GetWelcome(const v1::Welcome& wire) {
-  Welcome m{wire.cluster_id(), wire.heartbeat_ms(), wire.worker_lost_ms(), {},
-            wire.takes_logs()};
+  Welcome m{wire.cluster_id(), wire.heartbeat_ms(), wire.worker_lost_ms(), {}, wire.takes_logs()};
   for (const uint64_t gen : wire.meshes()) m.meshes.push_back(Gen(gen));
   return m;
 }

@@ -14,8 +14,8 @@
 
 namespace meshwright::proto {
 
-inline constexpr size_t kMostLogLines = 64;            // of a message
-inline constexpr size_t kMostLogLineBytes = 4096;      // what is beyond is cut
+inline constexpr size_t kMostLogLines = 64;                 // of a message
+inline constexpr size_t kMostLogLineBytes = 4096;           // what is beyond is cut
 inline constexpr size_t kMostLogPiece = size_t{512} << 10;  // of an answer
 
 struct LogLines {

@@ -107,10 +107,10 @@ struct Leave {
   RuntimeError error;    // what of its own makes it go; none: it was asked to
   friend bool operator==(const Leave&, const Leave&) = default;
 };
-using UpBody = std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved,
-                            MeshReleased, MeshError, Leave, ActorReply, ActorEvent, StateSaved,
-                            CheckpointCommitted, SnapshotsHeld, SnapshotCopied, ResumeMesh, LogLines,
-                            LogPiece>;
+using UpBody =
+    std::variant<Register, Heartbeat, Loaded, CommUp, LaunchDone, WeightsSaved, MeshReleased,
+                 MeshError, Leave, ActorReply, ActorEvent, StateSaved, CheckpointCommitted,
+                 SnapshotsHeld, SnapshotCopied, ResumeMesh, LogLines, LogPiece>;
 struct UpMessage {
   Term term{0};  // of the session; 0 in Register
   UpBody body;

@@ -561,10 +561,10 @@ class AgentImpl final : public Agent {
   std::unique_ptr<SnapshotStore> snapshots_;
   std::unique_ptr<Executors> executors_;
   HeldMeshes held_{options_.orphan_grace_ms};
-  proto::Register register_;         // of the session thread once it runs
-  bool welcomed_ = false;            // of the session thread
+  proto::Register register_;             // of the session thread once it runs
+  bool welcomed_ = false;                // of the session thread
   std::atomic<bool> takes_logs_{false};  // the controller
-  std::atomic<Term> term_{Term(0)};  // of the session
+  std::atomic<Term> term_{Term(0)};      // of the session
   // Before the meshes, which hold credits of it; its thread ends before both.
   Executor reaper_thread_{"mw-reaper"};
   actor::ExecutorScheduler reaper_scheduler_{reaper_thread_};

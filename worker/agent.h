@@ -44,8 +44,9 @@ struct AgentOptions {
   // they take.
   int64_t host_link_bytes_per_s = 0;
   device::Scratch scratch;
-  std::shared_ptr<WorkerLog> log = {};  // of this process and its executors; null: nobody asks for it
-  std::string device_profile;           // what a device can do, as text; empty: not known
+  std::shared_ptr<WorkerLog> log =
+      {};                      // of this process and its executors; null: nobody asks for it
+  std::string device_profile;  // what a device can do, as text; empty: not known
   int64_t connect_timeout_ms = 30'000;  // first contact with the controller
   HostActorOptions host_actors;         // of the binary; none: jobs cannot have any here
   // Starts the process of an executor (worker/executor_main.h). Empty: meshes run in this process,

@@ -57,9 +57,9 @@ Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::Start(
   options.stderr_to = OutputTo::Pipe();
   process->kills_before_ = OutOfMemoryKills();
   MW_ASSIGN_OR_RETURN(process->child_, Subprocess::Start(options));
-  process->tail_ = std::make_unique<OutputTail>(
-      process->child_->TakeStderr(), fmt::format("executor {}", process->child_->pid()),
-      std::move(silent));
+  process->tail_ = std::make_unique<OutputTail>(process->child_->TakeStderr(),
+                                                fmt::format("executor {}", process->child_->pid()),
+                                                std::move(silent));
   MW_TRY(SendSettings(process->fd_.get(), settings));
   return process;
 }

@@ -51,7 +51,8 @@ std::optional<proto::LogLines> WorkerLog::News() {
   if (waiting_.empty() && dropped_ == 0) return std::nullopt;
   size_t bytes = 0;
   for (const Line& line : waiting_) bytes += line.text.size();
-  while (waiting_.size() > proto::kMostLogLines || (bytes > kMostNewsBytes && waiting_.size() > 1)) {
+  while (waiting_.size() > proto::kMostLogLines ||
+         (bytes > kMostNewsBytes && waiting_.size() > 1)) {
     bytes -= LeaveOutOne();
   }
   proto::LogLines news;
@@ -67,7 +68,11 @@ bool WorkerLog::Handle(const proto::DownBody& body,
   if (fetch == nullptr) return false;
   if (asks_.fetch_add(1) >= kMostAsks) {
     --asks_;
-    proto::LogPiece refused{fetch->ask, "", 0, true, StatusCode::kResourceExhausted,
+    proto::LogPiece refused{fetch->ask,
+                            "",
+                            0,
+                            true,
+                            StatusCode::kResourceExhausted,
                             "too many ask for this worker's log at once; try again"};
     tell(std::move(refused));
     return true;

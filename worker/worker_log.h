@@ -29,9 +29,9 @@ namespace meshwright::worker {
 
 class WorkerLog {
  public:
-  static constexpr size_t kMostWaiting = 512;  // lines for the controller
+  static constexpr size_t kMostWaiting = 512;                 // lines for the controller
   static constexpr size_t kMostNewsBytes = size_t{32} << 10;  // of a message, about
-  static constexpr int kMostAsks = 16;  // of pieces at once
+  static constexpr int kMostAsks = 16;                        // of pieces at once
 
   // Errors: LineLog::Open's.
   static Result<std::unique_ptr<WorkerLog>> Open(LineLogOptions options);

@@ -28,7 +28,8 @@ class GrpcInspector final : public Inspector {
     request.set_job_id(job_id);
     request.set_json(json);
     v1::HangReply reply;
-    MW_TRY(Call([&](grpc::ClientContext* context) { return jobs_->Hang(context, request, &reply); }));
+    MW_TRY(
+        Call([&](grpc::ClientContext* context) { return jobs_->Hang(context, request, &reply); }));
     return reply.text();
   }
 
@@ -38,9 +39,8 @@ class GrpcInspector final : public Inspector {
     *request.mutable_what() = proto::Encode(ask.what);
     request.set_kept(ask.kept);
     v1::WorkerLogReply reply;
-    MW_TRY(Call([&](grpc::ClientContext* context) {
-      return admin_->WorkerLog(context, request, &reply);
-    }));
+    MW_TRY(Call(
+        [&](grpc::ClientContext* context) { return admin_->WorkerLog(context, request, &reply); }));
     return LogText{reply.text(), reply.next(), reply.end(), reply.live(), reply.note()};
   }
 
@@ -55,17 +55,17 @@ class GrpcInspector final : public Inspector {
   Status Call(const Rpc& rpc) const {
     grpc::ClientContext context;
     AddToken(context, token_);
-    context.set_deadline(std::chrono::system_clock::now() +
-                         std::chrono::milliseconds(timeout_ms_));
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms_));
     const Status status = proto::FromGrpc(rpc(&context));
     if (status.code() == StatusCode::kDeadlineExceeded) {
       return DeadlineExceeded(
           fmt::format("the controller at {} did not answer within {} ms", address_, timeout_ms_));
     }
     if (status.code() == StatusCode::kUnavailable) {
-      return Unavailable(fmt::format("no controller answers at {} ({}); start one with "
-                                     "`meshwright up`, or name it with --address",
-                                     address_, status.message()));
+      return Unavailable(
+          fmt::format("no controller answers at {} ({}); start one with "
+                      "`meshwright up`, or name it with --address",
+                      address_, status.message()));
     }
     if (status.code() == StatusCode::kUnimplemented) {
       return Unimplemented(fmt::format("the controller at {} is older than this program: {}",

@@ -207,17 +207,16 @@ void AdminServiceImpl::AddLogs() {
       "/meshwright.v1.AdminService/WorkerLog", "admin", "worker_log",
       [this](const v1::WorkerLogRequest& request, v1::WorkerLogReply& reply, auto answer) {
         if (parts_.logs == nullptr) return answer(Unimplemented("this controller keeps no logs"));
-        parts_.logs->Ask(DecodeQuestion(request),
-                         [&reply, answer](const Result<LogAnswer>& log) {
-                           if (log.has_value()) {
-                             reply.set_text(log->piece.text);
-                             reply.set_next(log->piece.next);
-                             reply.set_end(log->piece.end);
-                             reply.set_live(log->live);
-                             reply.set_note(log->note);
-                           }
-                           answer(internal::ToStatus(log));
-                         });
+        parts_.logs->Ask(DecodeQuestion(request), [&reply, answer](const Result<LogAnswer>& log) {
+          if (log.has_value()) {
+            reply.set_text(log->piece.text);
+            reply.set_next(log->piece.next);
+            reply.set_end(log->piece.end);
+            reply.set_live(log->live);
+            reply.set_note(log->note);
+          }
+          answer(internal::ToStatus(log));
+        });
       });
 }
 

@@ -36,7 +36,7 @@ struct CallParts {
   std::string token;
   CallDeadlines* deadlines = nullptr;
   Limits limits;
-  RunStory* story = nullptr;  // null: nobody knows what happened in steps
+  RunStory* story = nullptr;   // null: nobody knows what happened in steps
   WorkerLogs* logs = nullptr;  // null: nobody asks for logs of workers
 };
 

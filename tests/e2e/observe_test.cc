@@ -78,7 +78,8 @@ TEST_F(ObservedCluster, AKilledWorkersLastLinesAreWithTheController) {
   EXPECT_TRUE(WaitUntil(gone, 20'000)) << log;
   EXPECT_THAT(log, AllOf(HasSubstr("'w1' joined cluster"), HasSubstr(executor)));
   // Also with the next controller.
-  RestartController();
+  Kill(cluster().controller());
+  ASSERT_NO_FATAL_FAILURE(RestartController());
   EXPECT_THAT(Says({"logs", "--worker", "w1"}), HasSubstr(executor));
 }
 
@@ -90,8 +91,8 @@ TEST_F(ObservedCluster, HowAJobsProcessEndedIsInTheLogOfTheJobOnItsWorker) {
   const std::string job = std::to_string(id);
   const auto expected = HasSubstr(fmt::format("the executor of job {}", id));
   const std::string live = Says({"logs", job, "--worker", "w1"});
-  EXPECT_THAT(live, AllOf(expected, HasSubstr("was killed by signal 6"),
-                          Not(HasSubstr("joined cluster"))));
+  EXPECT_THAT(
+      live, AllOf(expected, HasSubstr("was killed by signal 6"), Not(HasSubstr("joined cluster"))));
   const auto told = [&] {
     return Says({"logs", job, "--worker", "w1", "--kept"}).find("was killed by signal 6") !=
            std::string::npos;

@@ -18,9 +18,8 @@ std::unique_ptr<WorkerLog> MakeWorkerLog() { return WorkerLog::Open({}).value();
 
 proto::LogPiece AskForPiece(WorkerLog& log, proto::FetchLog fetch) {
   std::promise<proto::LogPiece> told;
-  EXPECT_TRUE(log.Handle(fetch, [&](proto::UpBody body) {
-    told.set_value(std::get<proto::LogPiece>(body));
-  }));
+  EXPECT_TRUE(log.Handle(
+      fetch, [&](proto::UpBody body) { told.set_value(std::get<proto::LogPiece>(body)); }));
   return told.get_future().get();
 }
 
