@@ -78,7 +78,8 @@ TEST_F(ObservedCluster, AKilledWorkersLastLinesAreWithTheController) {
   EXPECT_TRUE(WaitUntil(gone, 20'000)) << log;
   EXPECT_THAT(log, AllOf(HasSubstr("'w1' joined cluster"), HasSubstr(executor)));
   // Also with the next controller.
-  RestartController();
+  Kill(cluster().controller());
+  ASSERT_NO_FATAL_FAILURE(RestartController());
   EXPECT_THAT(Says({"logs", "--worker", "w1"}), HasSubstr(executor));
 }
 

@@ -511,6 +511,7 @@ void SimCluster::Handle(SimWorker& worker, const proto::DownMessage& message) {
             worker.meshes.erase(m.mesh_gen.value());
             Say(worker, proto::MeshReleased{m.mesh_gen});
           },
+          [](const proto::FetchLog&) {},  // the core asks for no logs
           [&](const proto::Drained&) {
             EXPECT_TRUE(worker.meshes.empty()) << worker.name << " still works";
             worker.drained = true;

@@ -107,7 +107,7 @@ TEST_F(WorkerLogsTest, WhoAsksWhenItStopsIsAnswered) {
   asked.get_future().wait();
   logs_->Stop();
   EXPECT_EQ(answer.get().error().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(Ask("w").error().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Ask("w", -1, true).error().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace
