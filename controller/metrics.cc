@@ -77,6 +77,13 @@ Counter FaultsIn(MetricsRegistry& registry, const std::string& kind) {
                               {{"kind", SnakeCase(kind)}});
 }
 
+// Every kind, with 0.
+void OpenFaults(MetricsRegistry& registry) {
+  for (int kind = 1; kind <= static_cast<int>(proto::ErrorKind::kQueueTimeout); ++kind) {
+    FaultsIn(registry, proto::ErrorKindName(static_cast<proto::ErrorKind>(kind)));
+  }
+}
+
 // What a job's devices do of what they reach.
 void SetUseIn(MetricsRegistry& registry, int64_t job, double flops_per_s, double peak_flops_per_s) {
   if (!(flops_per_s > 0) || !(peak_flops_per_s > 0)) return;
@@ -105,9 +112,7 @@ ControllerMetrics::ControllerMetrics(MetricsRegistry& registry) : registry_(regi
       .MakeGauge("meshwright_build_info", "Always 1; the labels say what is running.",
                  {{"version", proto::kVersion}, {"role", "controller"}})
       .Set(1);
-  for (int kind = 1; kind <= static_cast<int>(proto::ErrorKind::kQueueTimeout); ++kind) {
-    FaultsIn(registry_, proto::ErrorKindName(static_cast<proto::ErrorKind>(kind)));
-  }
+  OpenFaults(registry_);
 }
 
 void ControllerMetrics::OpenJob(int64_t job) {
