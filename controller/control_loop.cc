@@ -73,6 +73,16 @@ proto::UpMessage Arrived(proto::UpMessage message) {
   return message;
 }
 
+void TellPlan(ControllerMetrics& metrics, const StartPlan& asked, const PlannedJob& plan) {
+  metrics.ObservePlan(plan.seconds);
+  metrics.SetPlan(asked.job.value(), ir::TrainingFlops(*asked.request), plan.peak_flops_per_s);
+}
+
+void TellState(ControllerMetrics& metrics, const proto::JobInfo& job) {
+  if (!proto::IsTerminal(job.state)) metrics.OpenJob(job.id);
+  if (job.state == JobState::kFailed) metrics.CountFault(job.reason);
+}
+
 Result<proto::JobDescription> ReadDescription(const std::string& job_dir, int64_t job,
                                               BlobStore& blobs) {
   auto bytes = ReadFile(job_dir + "/request");
@@ -505,10 +515,7 @@ void ControlLoop::Do(StartPlan& effect) {
                      *parts_.blobs,
                      {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan, e.job}, misfit);
     });
-    if (plan.has_value()) {
-      parts_.metrics->ObservePlan(plan->seconds);
-      parts_.metrics->SetPlan(e.job.value(), ir::TrainingFlops(*e.request), plan->peak_flops_per_s);
-    }
+    if (plan.has_value()) TellPlan(*parts_.metrics, e, *plan);
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {
       StepOnLoop(PlanFinished{job, attempt, plan, misfit});
     });
@@ -572,9 +579,8 @@ void ControlLoop::Do(JobChanged& effect) {
   ++ViewOnLoop(job).version;
   touched_.insert(job);
   const auto info = core_.Job(effect.job);
-  if (!info.has_value()) return;
-  if (!proto::IsTerminal(info->state)) return parts_.metrics->OpenJob(job);
-  if (info->state == JobState::kFailed) parts_.metrics->CountFault(info->reason);
+  if (info.has_value()) TellState(*parts_.metrics, *info);
+  if (!info.has_value() || !proto::IsTerminal(info->state)) return;
   RetireViewOnLoop(job);
   loop_.PostAfter(kJobSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
 }

@@ -77,6 +77,28 @@ Counter FaultsIn(MetricsRegistry& registry, const std::string& kind) {
                               {{"kind", SnakeCase(kind)}});
 }
 
+// Every kind, with 0.
+void OpenFaults(MetricsRegistry& registry) {
+  for (int kind = 1; kind <= static_cast<int>(proto::ErrorKind::kQueueTimeout); ++kind) {
+    FaultsIn(registry, proto::ErrorKindName(static_cast<proto::ErrorKind>(kind)));
+  }
+}
+
+// What a job's devices do of what they reach.
+void SetUseIn(MetricsRegistry& registry, int64_t job, double flops_per_s, double peak_flops_per_s) {
+  if (!(flops_per_s > 0) || !(peak_flops_per_s > 0)) return;
+  const MetricLabels labels = {{"job_id", std::to_string(job)}};
+  registry
+      .MakeGauge("meshwright_mfu_ratio",
+                 "Model FLOPs of the last steps over what the job's devices reach together.",
+                 labels)
+      .Set(flops_per_s / peak_flops_per_s);
+  registry
+      .MakeGauge("meshwright_job_peak_flops_per_second",
+                 "What a job's devices reach together in the type of its products.", labels)
+      .Set(peak_flops_per_s);
+}
+
 Gauge StalledIn(MetricsRegistry& registry, int64_t job) {
   return registry.MakeGauge("meshwright_job_stalled",
                             "1 while nothing of the job moves, 0 when it does again.",
@@ -90,9 +112,7 @@ ControllerMetrics::ControllerMetrics(MetricsRegistry& registry) : registry_(regi
       .MakeGauge("meshwright_build_info", "Always 1; the labels say what is running.",
                  {{"version", proto::kVersion}, {"role", "controller"}})
       .Set(1);
-  for (int kind = 1; kind <= static_cast<int>(proto::ErrorKind::kQueueTimeout); ++kind) {
-    FaultsIn(registry_, proto::ErrorKindName(static_cast<proto::ErrorKind>(kind)));
-  }
+  OpenFaults(registry_);
 }
 
 void ControllerMetrics::OpenJob(int64_t job) {
@@ -109,26 +129,12 @@ void ControllerMetrics::SetPlan(int64_t job, double flops_per_step, double peak_
 }
 
 void ControllerMetrics::ObserveSpeed(int64_t job, size_t steps, double seconds) {
-  Speed speed;
-  {
-    const MutexLock lock(mutex_);
-    const auto known = speeds_.find(job);
-    if (known == speeds_.end()) return;
-    speed = known->second;
-  }
-  const double flops = speed.flops_per_step * static_cast<double>(steps);
+  const MutexLock lock(mutex_);
+  const auto speed = speeds_.find(job);
+  if (speed == speeds_.end()) return;
+  const double flops = speed->second.flops_per_step * static_cast<double>(steps);
   CounterIn(registry_, kModelFlops, job).Increment(flops);
-  if (!(seconds > 0) || !(flops > 0) || !(speed.peak_flops_per_s > 0)) return;
-  const MetricLabels labels = {{"job_id", std::to_string(job)}};
-  registry_
-      .MakeGauge("meshwright_mfu_ratio",
-                 "Model FLOPs of the last steps over what the job's devices reach together.",
-                 labels)
-      .Set(flops / seconds / speed.peak_flops_per_s);
-  registry_
-      .MakeGauge("meshwright_job_peak_flops_per_second",
-                 "What a job's devices reach together in the type of its products.", labels)
-      .Set(speed.peak_flops_per_s);
+  if (seconds > 0) SetUseIn(registry_, job, flops / seconds, speed->second.peak_flops_per_s);
 }
 
 void ControllerMetrics::SetWorkers(const std::map<std::string, int64_t>& by_state) {

@@ -11,7 +11,7 @@
 // The first record has file_version "brain.Event:2". Files are appended to; a record that is not
 // whole at the end of a file is one that is still being written.
 //
-// Thread rule: pure functions. Source: TensorFlow, lib/io/record_writer.h and event.proto.
+// Thread rule: pure functions. Source: TensorFlow, its record writer and its event messages.
 #pragma once
 
 #include <cstdint>

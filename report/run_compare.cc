@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "report/views_json.h"
@@ -225,7 +226,10 @@ RunFigures FiguresOf(const ComparedRun& run) {
 
 std::vector<LossesAt> LossesAtSteps(const std::vector<ComparedRun>& runs, size_t most) {
   int64_t common = std::numeric_limits<int64_t>::max();
-  for (const ComparedRun& run : runs) common = std::min(common, run.steps.back().step + 1);
+  for (const ComparedRun& run : runs) {
+    MW_CHECK(!run.steps.empty()) << run.label << " has no steps";
+    common = std::min(common, run.steps.back().step + 1);
+  }
   const int64_t places = std::min(common, static_cast<int64_t>(most));
   std::vector<LossesAt> all;
   for (int64_t i = 1; i <= places; ++i) {
@@ -274,6 +278,7 @@ std::vector<ChangedKey> ChangedKeys(const std::vector<ComparedRun>& runs) {
 }
 
 std::string FormatComparison(const std::vector<ComparedRun>& runs) {
+  MW_CHECK(runs.size() >= 2) << "one run has nothing beside it";
   std::string text = FiguresTable(runs);
   text += LossTable(runs, LossesAtSteps(runs, kPlacesShown), "LOSS AT STEP");
   // Where steps have the same tokens this says the same again.
@@ -298,6 +303,7 @@ std::string FormatComparison(const std::vector<ComparedRun>& runs) {
 }
 
 std::string ComparisonJson(const std::vector<ComparedRun>& runs) {
+  MW_CHECK(runs.size() >= 2) << "one run has nothing beside it";
   auto list = nlohmann::ordered_json::array();
   for (const ComparedRun& run : runs) {
     const RunFigures figures = FiguresOf(run);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "report/run_compare.h"
 
 namespace meshwright::report {
@@ -110,6 +111,7 @@ class Panel {
       : left_(left), title_(std::move(title)), curves_(std::move(curves)) {
     double least_x = std::numeric_limits<double>::max(), most_x = 0;
     double least_y = std::numeric_limits<double>::max(), most_y = -least_y;
+    MW_CHECK(!curves_.empty());
     for (const RunCurve& curve : curves_) {
       for (const auto* points : {&curve.loss, &curve.validation}) {
         for (const CurvePoint& point : *points) {
@@ -123,6 +125,7 @@ class Panel {
     if (most_y < least_y) least_y = most_y = least_x = 0;
     x_ = AxisOf(std::min(least_x, most_x), most_x);
     y_ = AxisOf(least_y, most_y);
+    MW_CHECK(x_.most > x_.least && y_.most > y_.least) << "an axis of no length";
   }
 
   std::string Draw() const {

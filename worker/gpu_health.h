@@ -6,7 +6,7 @@
 // ids, since NVML counts them in another order than CUDA does.
 //
 // Thread rule: Observe by one thread at a time. Ownership: the registry outlives it.
-// Source: NVML API reference (nvml.h of CUDA 12), which is stable by symbol name.
+// Source: NVML API reference of CUDA 12; the library is stable by symbol name.
 #pragma once
 
 #include <cstdint>

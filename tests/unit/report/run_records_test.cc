@@ -165,7 +165,7 @@ TEST(RunRecords, AJobsNameIsOneFolder) {
   RunFacts facts;
   facts.job = 7;
   for (const auto& [name, folder] :
-       {std::pair{"gpt", "gpt-7"}, {"../../etc", "_.__.._etc-7"}, {"", "-7"}, {"ä b", "___b-7"}}) {
+       {std::pair{"gpt", "gpt-7"}, {"../../etc", "_._.._etc-7"}, {"", "-7"}, {"ä b", "___b-7"}}) {
     facts.name = name;
     EXPECT_EQ(RunFolder(facts), folder);
     EXPECT_THAT(RunFolder(facts), Not(HasSubstr("/")));
