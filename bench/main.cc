@@ -247,6 +247,8 @@ int Main(int argc, char** argv) {
   all_reduce_command->add_option("--repeats", all_reduce.repeats);
   all_reduce_command->add_option("--batches", all_reduce.batches);
   all_reduce_command->add_flag("--stage", all_reduce.stage);
+  all_reduce_command->add_flag("--tcp", all_reduce.tcp);
+  all_reduce_command->add_option("--tls-dir", all_reduce.tls_dir);
   MatmulShape shape;
   int threads = 1;
   bool bf16 = false;
