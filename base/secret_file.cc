@@ -54,7 +54,8 @@ Result<std::string> ReadSecretFile(const std::string& path) {
     if (count == 0) return bytes;
     bytes.append(piece, static_cast<size_t>(count));
     if (bytes.size() > (size_t{1} << 20)) {
-      return Fail(InvalidArgument(path + " has more than 1 MiB: it is no token, key or certificate"));
+      return Fail(
+          InvalidArgument(path + " has more than 1 MiB: it is no token, key or certificate"));
     }
   }
 }

@@ -15,8 +15,8 @@ struct AllReduceOptions {
   int64_t bytes = 4096;   // of float32
   int64_t repeats = 100;  // calls of a batch, one after the other
   int64_t batches = 5;
-  bool stage = false;  // memory that peers cannot map
-  bool tcp = false;    // also between processes of this host
+  bool stage = false;   // memory that peers cannot map
+  bool tcp = false;     // also between processes of this host
   std::string tls_dir;  // TCP by mutual TLS with this identity; empty: plain
 };
 

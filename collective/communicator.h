@@ -225,7 +225,8 @@ class Listener {
 inline std::shared_ptr<Tls> TlsOf(const std::shared_ptr<Listener>& listener) {
   return listener == nullptr ? nullptr : listener->tls();
 }
-// bind_address: "127.0.0.1" or "0.0.0.0"; port 0 picks one. Errors: kUnavailable naming the port in use.
+// bind_address: "127.0.0.1" or "0.0.0.0"; port 0 picks one. Errors: kUnavailable naming the port in
+// use.
 Result<std::shared_ptr<Listener>> MakeListener(const std::string& bind_address, int port,
                                                std::shared_ptr<Tls> tls = nullptr);
 

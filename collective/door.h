@@ -27,8 +27,8 @@ struct DoorName {
 
 class TlsSession;
 
-// One end of a connection, which blocks; plain or TLS, as the listener of the door is. One thread's,
-// but that any may shut its descriptor down.
+// One end of a connection, which blocks; plain or TLS, as the listener of the door is. One
+// thread's, but that any may shut its descriptor down.
 class Connection {
  public:
   Connection();
@@ -66,9 +66,9 @@ class Door {
  public:
   virtual ~Door() = default;
 };
-// enter: called on the listener's thread, and must not block; with TLS the other end is believed and
-// welcomed by the first call on the connection. listener: of MakeListener(). Errors: kInvalidArgument for another;
-// kAlreadyExists for a second door of the same name.
+// enter: called on the listener's thread, and must not block; with TLS the other end is believed
+// and welcomed by the first call on the connection. listener: of MakeListener(). Errors:
+// kInvalidArgument for another; kAlreadyExists for a second door of the same name.
 Result<std::unique_ptr<Door>> OpenDoor(std::shared_ptr<Listener> listener, DoorName name,
                                        std::function<void(Connection)> enter);
 

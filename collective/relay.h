@@ -3,9 +3,9 @@
 //
 // The process with the port authenticates (who, which generation, which secret) and bounds what
 // strangers can cost, as for fabrics of its own; what passes is handed to the child over a socket
-// between the two (SCM_RIGHTS), and no byte of the connection is read by anybody but the child. With
-// TLS the child and who dials believe each other anew, by a session whose keys nobody else has.
-// A connection that comes before the child's fabric waits at the port.
+// between the two (SCM_RIGHTS), and no byte of the connection is read by anybody but the child.
+// With TLS the child and who dials believe each other anew, by a session whose keys nobody else
+// has. A connection that comes before the child's fabric waits at the port.
 //
 // Thread rule: thread-safe. Ownership: closing the socket ends the relay at the other end.
 #pragma once
@@ -47,8 +47,8 @@ Result<std::unique_ptr<Relay>> MakeRelay(std::shared_ptr<Listener> listener, Rel
                                          UniqueFd socket);
 
 // In the child: a listener without a port, for one fabric. `awaits` is called when that fabric is
-// there: from then on connections may come. A refusal at the port is told to the fabric, too. tls: as
-// the port's, of the same identity.
+// there: from then on connections may come. A refusal at the port is told to the fabric, too. tls:
+// as the port's, of the same identity.
 std::shared_ptr<Listener> MakeRelayedListener(UniqueFd socket, std::function<void()> awaits,
                                               std::shared_ptr<Tls> tls = nullptr);
 

@@ -177,8 +177,8 @@ Result<FactorsByDevice> ParseFactors(std::string_view text) {
   }
   for (const auto& [name, own] : factors) {
     if (own.steps > 0) continue;
-    return Fail(InvalidArgument(
-        fmt::format("line {}: device \"{}\" has no steps that its factors are from", number, name)));
+    return Fail(InvalidArgument(fmt::format(
+        "line {}: device \"{}\" has no steps that its factors are from", number, name)));
   }
   return factors;
 }

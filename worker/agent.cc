@@ -143,9 +143,9 @@ class AgentImpl final : public Agent {
       });
     }
     FillResources();
-    executors_ = MakeExecutors(resources_, {options_.executor_command, options_.controller,
-                                            options_.token, options_.tls_dir,
-                                            options_.executor_end_ms});
+    executors_ =
+        MakeExecutors(resources_, {options_.executor_command, options_.controller, options_.token,
+                                   options_.tls_dir, options_.executor_end_ms});
     register_ = RegisterOf(options_, roots_, checkpoint_roots_, resources_.listener->port());
     if (metrics_server_) {
       const std::string& host =

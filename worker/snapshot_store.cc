@@ -158,13 +158,15 @@ Status SnapshotStore::OpenDoor(Entry& entry) {
   if (listener_ == nullptr || entry.door != nullptr) return OkStatus();
   const std::weak_ptr<Kept> weak = entry.kept;
   MW_ASSIGN_OR_RETURN(
-      entry.door, collective::OpenDoor(listener_, entry.kept->name, [this, weak](collective::Connection connection) {
-        const std::shared_ptr<Kept> kept = weak.lock();
-        if (kept == nullptr) return;
-        servers_.Serve(kept, std::move(connection), [this, of = kept.get()](const std::string& slot) {
-          return Find(*of, slot);
-        });
-      }));
+      entry.door, collective::OpenDoor(
+                      listener_, entry.kept->name, [this, weak](collective::Connection connection) {
+                        const std::shared_ptr<Kept> kept = weak.lock();
+                        if (kept == nullptr) return;
+                        servers_.Serve(kept, std::move(connection),
+                                       [this, of = kept.get()](const std::string& slot) {
+                                         return Find(*of, slot);
+                                       });
+                      }));
   return OkStatus();
 }
 

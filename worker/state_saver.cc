@@ -173,8 +173,7 @@ Status RestoreState(const proto::RestoreState& message, CheckpointFiles& files,
                     const std::string& cluster_id, const StateSlots& slots, JobRuntime& runtime,
                     std::shared_ptr<collective::Tls> tls) {
   if (!message.manifest.empty()) {
-    auto reader = checkpoint::Reader::Open(
-        std::make_unique<SnapshotFiles>(
+    auto reader = checkpoint::Reader::Open(std::make_unique<SnapshotFiles>(
         cluster_id, message.manifest, message.sources, std::move(tls)));
     const Status status =
         reader.has_value() ? Restore(**reader, message.exclude, slots, runtime) : reader.error();

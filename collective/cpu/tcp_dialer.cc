@@ -132,27 +132,27 @@ void TcpDialer::SendHello() {
 }
 
 void TcpDialer::ReadReply() {
-  asio::async_read(
-      stream_, asio::buffer(envelope_), Current([this](const ErrorCode& error, size_t) {
-        if (error) {
-          OnBroken(error);
-          return;
-        }
-        const Result<uint32_t> bytes = DecodeEnvelope(envelope_, kReplyMagic);
-        if (!bytes.has_value()) {
-          Finish(bytes.error());
-          return;
-        }
-        body_.resize(*bytes);
-        asio::async_read(
-            stream_, asio::buffer(body_), Current([this](const ErrorCode& body_error, size_t) {
-              if (body_error) {
-                OnBroken(body_error);
-              } else {
-                OnReply();
-              }
-            }));
-      }));
+  asio::async_read(stream_, asio::buffer(envelope_),
+                   Current([this](const ErrorCode& error, size_t) {
+                     if (error) {
+                       OnBroken(error);
+                       return;
+                     }
+                     const Result<uint32_t> bytes = DecodeEnvelope(envelope_, kReplyMagic);
+                     if (!bytes.has_value()) {
+                       Finish(bytes.error());
+                       return;
+                     }
+                     body_.resize(*bytes);
+                     asio::async_read(stream_, asio::buffer(body_),
+                                      Current([this](const ErrorCode& body_error, size_t) {
+                                        if (body_error) {
+                                          OnBroken(body_error);
+                                        } else {
+                                          OnReply();
+                                        }
+                                      }));
+                   }));
 }
 
 // With TLS 1.3 the other end may say after the handshake that it does not believe this one.

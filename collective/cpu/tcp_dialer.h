@@ -2,8 +2,8 @@
 // for good, or cancelled.
 //
 // With TLS there are two sessions on the connection: in the first one the process with the port is
-// told who comes, and answers that it hands the connection on; in the second one the fabric answers.
-// That the other end is not believed, or does not believe this one, is final.
+// told who comes, and answers that it hands the connection on; in the second one the fabric
+// answers. That the other end is not believed, or does not believe this one, is final.
 //
 // Refusals of kUnauthenticated, kAlreadyExists and kInvalidArgument are final: trying again would
 // get the same answer. Everything else (nobody listens yet, the host is unreachable, the fabric was

@@ -68,8 +68,7 @@ class TcpDoor final : public Door, private FabricPort {
     }
     Result<std::unique_ptr<TlsSession>> session = tls->NewSession(TlsEnd::kListens);
     if (!session.has_value() || !SetBlocking(fd.get(), true).ok()) return;
-    enter_(Connection(std::move(fd), std::move(*session),
-                      std::string(reply.begin(), reply.end())));
+    enter_(Connection(std::move(fd), std::move(*session), std::string(reply.begin(), reply.end())));
   }
   void NoteRefusal(const Status&) override {}
 

@@ -196,14 +196,14 @@ void TcpListener::Drain(const PendingPtr& pending) {
   ErrorCode ignored;
   pending->stream.socket().shutdown(asio::socket_base::shutdown_send, ignored);
   pending->body.resize(kMaxHandshakeBytes);
-  pending->stream.socket().async_read_some(
-      asio::buffer(pending->body), [this, pending](const ErrorCode& error, size_t) {
-        if (!error && handshakes_.count(pending) > 0) {
-          Drain(pending);
-        } else if (handshakes_.erase(pending) > 0) {
-          pending->timer.cancel();
-        }
-      });
+  pending->stream.socket().async_read_some(asio::buffer(pending->body),
+                                           [this, pending](const ErrorCode& error, size_t) {
+                                             if (!error && handshakes_.count(pending) > 0) {
+                                               Drain(pending);
+                                             } else if (handshakes_.erase(pending) > 0) {
+                                               pending->timer.cancel();
+                                             }
+                                           });
 }
 
 void TcpListener::ReadEnvelope(const PendingPtr& pending) {

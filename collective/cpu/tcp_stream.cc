@@ -108,8 +108,8 @@ void TcpStream::ReadSecure(const BodyPtr& body, asio::mutable_buffer into, Done 
     return;
   }
   const ErrorCode error = got.has_value() ? ErrorCode() : FailWith(*body, got.error());
-  asio::post(body->socket.get_executor(), [done = std::move(done), error,
-                                           bytes = got.value_or(0)] { done(error, bytes); });
+  asio::post(body->socket.get_executor(),
+             [done = std::move(done), error, bytes = got.value_or(0)] { done(error, bytes); });
 }
 
 void TcpStream::FillThenRead(const BodyPtr& body, asio::mutable_buffer into, Done done) {

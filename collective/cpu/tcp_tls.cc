@@ -92,17 +92,17 @@ std::string WorkerOf(X509* certificate) {
   const std::string uris = UrisOf(certificate);
   if (!uris.starts_with(kWorkerScheme)) return "";
   std::string name = uris.substr(kWorkerScheme.size());
-  const bool plain = !name.empty() && name.size() <= 64 &&
-                     std::all_of(name.begin(), name.end(), [](char c) {
-                       return (c >= '!' && c <= '~') && c != '/' && c != '\'';
-                     });
+  const bool plain =
+      !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= '!' && c <= '~') && c != '/' && c != '\'';
+      });
   return plain ? name : "";
 }
 
 // Beyond what OpenSSL has checked: the other end's own certificate is a worker's.
 int CheckWorker(int sound, X509_STORE_CTX* store) {
-  auto* const ssl = static_cast<SSL*>(
-      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  auto* const ssl =
+      static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   X509* const certificate = X509_STORE_CTX_get_current_cert(store);
   if (sound != 1) {
     const int code = X509_STORE_CTX_get_error(store);

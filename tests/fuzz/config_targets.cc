@@ -89,8 +89,7 @@ file = "own.profile"
 }
 
 void RunCluster(std::string_view input) {
-  static const std::string profile =
-      mesh::FormatDeviceProfile(*mesh::DefaultDeviceProfile());
+  static const std::string profile = mesh::FormatDeviceProfile(*mesh::DefaultDeviceProfile());
   config::ClusterSource source;
   source.text = std::string(input);
   source.read_file = [](const std::string&) -> Result<std::string> { return profile; };
@@ -132,8 +131,10 @@ void RunPlanEntry(std::string_view input) {
 std::vector<Target> ConfigTargets() {
   return {
       {"job-file", "config::ParseJobConfig, FormatJobConfig",
-       [] { return Seeds{kSmallJobFile, config::FormatJobConfig(Sure(config::ParseJobConfig(
-                                            SourceOf(kSmallJobFile))))}; },
+       [] {
+         return Seeds{kSmallJobFile, config::FormatJobConfig(
+                                         Sure(config::ParseJobConfig(SourceOf(kSmallJobFile))))};
+       },
        RunJobFile, 400},
       {"job-override", "config::ParseJobConfig (--set)",
        [] {

@@ -24,10 +24,12 @@ Seeds SeedsOfSafetensors() {
                                                     {"h.0.attn.bias", {ir::DType::kBF16, {4}}},
                                                     {"scale", {ir::DType::kF64, {}}}};
   Seeds seeds;
-  for (const auto& header : {Sure(EncodeSafetensorsHeader(tensors)),
-                             Sure(EncodeSafetensorsHeader({tensors[0]}, {{"adapter", "{\"r\":1}"}})),
-                             Sure(EncodeSafetensorsHeader({}))}) {
-    const int64_t bytes = header.header.entries.empty() ? 0 : header.header.entries.back().end_bytes;
+  for (const auto& header :
+       {Sure(EncodeSafetensorsHeader(tensors)),
+        Sure(EncodeSafetensorsHeader({tensors[0]}, {{"adapter", "{\"r\":1}"}})),
+        Sure(EncodeSafetensorsHeader({}))}) {
+    const int64_t bytes =
+        header.header.entries.empty() ? 0 : header.header.entries.back().end_bytes;
     seeds.push_back(header.bytes + std::string(static_cast<size_t>(bytes), 'w'));
   }
   return seeds;
@@ -170,10 +172,9 @@ std::vector<Target> FormatTargets() {
        }},
       {"npy-header", "data::ParseNpyHeader",
        [] {
-         return Seeds{
-             NpyOf("{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2), }", 32),
-             NpyOf("{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }", 7),
-             NpyOf("{'shape': (), 'fortran_order': False, 'descr': '<i8'}", 8)};
+         return Seeds{NpyOf("{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2), }", 32),
+                      NpyOf("{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }", 7),
+                      NpyOf("{'shape': (), 'fortran_order': False, 'descr': '<i8'}", 8)};
        },
        RunNpy},
       {"llmc-header", "data::ParseLlmcHeader", SeedsOfLlmc,
@@ -186,7 +187,9 @@ std::vector<Target> FormatTargets() {
       {"megatron-index", "data::ParseMegatronIndex", [] { return Seeds{MegatronIndex()}; },
        [](std::string_view input) { (void)data::ParseMegatronIndex(BytesOf(input), 16); }},
       {"data-root", "data::ParseRoot, AbsolutePath, PathBelow",
-       [] { return Seeds{"/data", "corpora=/mnt/c", "../a/./b//c"}; },
+       [] {
+         return Seeds{"/data", "corpora=/mnt/c", "../a/./b//c"};
+       },
        [](std::string_view input) {
          (void)data::ParseRoot(input);
          const std::string path = data::AbsolutePath("/root/" + std::string(input));

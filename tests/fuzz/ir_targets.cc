@@ -1,8 +1,8 @@
 // Graphs, programs, formulas, shardings, profiles: texts that plans and jobs are made of.
 #include "base/check.h"
 #include "ir/formula.h"
-#include "ir/param_groups.h"
 #include "ir/parallel_pins.h"
+#include "ir/param_groups.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "mesh/device_profile.h"
@@ -88,7 +88,9 @@ std::vector<Target> IrTargets() {
       {"graph", "ir::ParseGraph, VerifyGraph, VerifyLossGraph", SeedsOfGraphs, RunGraph, 400},
       {"program", "ir::ParseProgram, VerifyPrograms", SeedsOfPrograms, RunProgram, 400},
       {"formula", "ir::ParseFormula",
-       [] { return Seeds{"relu(a) + log1p(exp(-abs(a)))", "a * b - 0.5 * (a / b)", "-tanh(2e-3*b)"}; },
+       [] {
+         return Seeds{"relu(a) + log1p(exp(-abs(a)))", "a * b - 0.5 * (a / b)", "-tanh(2e-3*b)"};
+       },
        RunFormula},
       {"parallel-pins", "ir::SetPin",
        [] { return Seeds{"auto", "4", "on", "2x2,1x4", "selective", "0-5,11"}; }, RunPins},
@@ -113,9 +115,14 @@ std::vector<Target> IrTargets() {
          mesh::MeasuredFactors factors;
          return Seeds{mesh::FormatFactors({{"cpu", factors}, {"h100", factors}})};
        },
-       [](std::string_view input) { ExpectStable(input, mesh::ParseFactors, mesh::FormatFactors); }},
+       [](std::string_view input) {
+         ExpectStable(input, mesh::ParseFactors, mesh::FormatFactors);
+       }},
       {"degrees", "planner::ParseStageDegrees, ParseTensorAxes; ir::ParseParamGroup",
-       [] { return Seeds{"2x1,1x4", "2x2x2", "ring", "*.bias weight_decay=0 lr=0.5"}; }, RunDegrees},
+       [] {
+         return Seeds{"2x1,1x4", "2x2x2", "ring", "*.bias weight_decay=0 lr=0.5"};
+       },
+       RunDegrees},
   };
 }
 

@@ -46,7 +46,7 @@ constexpr std::array<uint64_t, 14> kWords = {0,
                                              0x7fffffffffffffff,
                                              0x8000000000000000,
                                              0xffffffffffffffff};
-constexpr std::array<const char*, 10> kOpeners = {"[",       "{",  "(", "{\"a\":", "[[",
+constexpr std::array<const char*, 10> kOpeners = {"[",          "{", "(",  "{\"a\":", "[[",
                                                   "{% if a %}", "-", "\"", "<",       "{{"};
 
 struct Range {

@@ -14,22 +14,49 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr int kDeepest = 6;
-constexpr std::array<const char*, 20> kTexts = {
-    "",          "w0",       "w1",   "step",      "init",   "f32",     "loss",
-    "tokens",    "cpu",      "cuda", "data=2",    "../../etc/passwd", "/data/a", "a\nb",
-    "graph \"g\" {\n}",      "0123456789abcdef", "root", "*.weight", "\x1b[2J", "auto"};
+constexpr std::array<const char*, 20> kTexts = {"",
+                                                "w0",
+                                                "w1",
+                                                "step",
+                                                "init",
+                                                "f32",
+                                                "loss",
+                                                "tokens",
+                                                "cpu",
+                                                "cuda",
+                                                "data=2",
+                                                "../../etc/passwd",
+                                                "/data/a",
+                                                "a\nb",
+                                                "graph \"g\" {\n}",
+                                                "0123456789abcdef",
+                                                "root",
+                                                "*.weight",
+                                                "\x1b[2J",
+                                                "auto"};
 
 int64_t AnyNumber(Random& random) {
-  constexpr std::array<int64_t, 12> kIntegers = {
-      -1, 0, 1, 2, 7, 64, 1 << 20, std::numeric_limits<int32_t>::max(),
-      std::numeric_limits<int32_t>::min(), std::numeric_limits<int64_t>::max(),
-      std::numeric_limits<int64_t>::min(), int64_t{1} << 40};
+  constexpr std::array<int64_t, 12> kIntegers = {-1,
+                                                 0,
+                                                 1,
+                                                 2,
+                                                 7,
+                                                 64,
+                                                 1 << 20,
+                                                 std::numeric_limits<int32_t>::max(),
+                                                 std::numeric_limits<int32_t>::min(),
+                                                 std::numeric_limits<int64_t>::max(),
+                                                 std::numeric_limits<int64_t>::min(),
+                                                 int64_t{1} << 40};
   return random.OneOf(2) ? static_cast<int64_t>(random.Below(4))
                          : kIntegers[random.Below(kIntegers.size())];
 }
 
 double AnyReal(Random& random) {
-  constexpr std::array<double, 6> kReals = {0, 1.5, -2, 1e308,
+  constexpr std::array<double, 6> kReals = {0,
+                                            1.5,
+                                            -2,
+                                            1e308,
                                             std::numeric_limits<double>::infinity(),
                                             std::numeric_limits<double>::quiet_NaN()};
   return kReals[random.Below(kReals.size())];
@@ -57,12 +84,12 @@ std::string AnyText(Random& random, bool bytes) {
 void FillOne(Message& message, const FieldDescriptor& field, Random& random, int depth) {
   const Reflection& to = *message.GetReflection();
   const bool many = field.is_repeated();
-#define MW_PUT(NAME, VALUE)                             \
-  if (many) {                                           \
-    to.Add##NAME(&message, &field, VALUE);              \
-  } else {                                              \
-    to.Set##NAME(&message, &field, VALUE);              \
-  }                                                     \
+#define MW_PUT(NAME, VALUE)                \
+  if (many) {                              \
+    to.Add##NAME(&message, &field, VALUE); \
+  } else {                                 \
+    to.Set##NAME(&message, &field, VALUE); \
+  }                                        \
   return
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:

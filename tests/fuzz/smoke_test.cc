@@ -35,7 +35,8 @@ uint64_t NumberOf(const char* variable, uint64_t otherwise) {
 std::array<char, 256> repeat_hint{};
 
 void SayHowToRepeat(int signal_number) {
-  const ssize_t ignored = ::write(STDERR_FILENO, repeat_hint.data(), std::strlen(repeat_hint.data()));
+  const ssize_t ignored =
+      ::write(STDERR_FILENO, repeat_hint.data(), std::strlen(repeat_hint.data()));
   (void)ignored;
   ::signal(signal_number, SIG_DFL);
   ::raise(signal_number);
@@ -84,8 +85,8 @@ TEST_P(Fuzz, MutatedInputsAreRefusedOrRead) {
   }
   EXPECT_LT(slowest, kHangSeconds) << "case " << slowest_case;
   std::printf("%s: %llu cases, seed %llu, slowest %.4f s (case %llu)\n", target.name.c_str(),
-              static_cast<unsigned long long>(cases), static_cast<unsigned long long>(seed), slowest,
-              static_cast<unsigned long long>(slowest_case));
+              static_cast<unsigned long long>(cases), static_cast<unsigned long long>(seed),
+              slowest, static_cast<unsigned long long>(slowest_case));
 }
 
 std::vector<std::string> NamesOfTargets() {

@@ -5,9 +5,8 @@ namespace meshwright::fuzz {
 const std::vector<Target>& AllTargets() {
   static const std::vector<Target> all = [] {
     std::vector<Target> made;
-    for (const auto& of :
-         {FormatTargets, IrTargets, TokenizerTargets, ConfigTargets, WireTargets, MessageTargets,
-          RecordTargets, TextTargets}) {
+    for (const auto& of : {FormatTargets, IrTargets, TokenizerTargets, ConfigTargets, WireTargets,
+                           MessageTargets, RecordTargets, TextTargets}) {
       for (Target& target : of()) made.push_back(std::move(target));
     }
     return made;

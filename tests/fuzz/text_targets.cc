@@ -106,8 +106,9 @@ std::vector<Target> TextTargets() {
       {"http-access", "HttpRequest::Query, Cookie; web::Access", SeedsOfHttp, RunHttp},
       {"questions", "cli::ReadQuestions",
        [] {
-         return Seeds{"{\"prompt\":\"a b\",\"choices\":[\"c\",\"d e\"],\"answer\":1}\n"
-                      "{\"prompt\":\"\",\"choices\":[\"x\"],\"answer\":\"x\"}\n"};
+         return Seeds{
+             "{\"prompt\":\"a b\",\"choices\":[\"c\",\"d e\"],\"answer\":1}\n"
+             "{\"prompt\":\"\",\"choices\":[\"x\"],\"answer\":\"x\"}\n"};
        },
        RunQuestions},
       {"documents", "cli::DocumentMaker::OfPart",
@@ -127,7 +128,10 @@ std::vector<Target> TextTargets() {
        },
        RunClusterState},
       {"words", "report::ParseMesh, ParseTokens; ParseLogLevel",
-       [] { return Seeds{"data=2,tensor=4", "1, 2 3\n4", "debug"}; }, RunWords},
+       [] {
+         return Seeds{"data=2,tensor=4", "1, 2 3\n4", "debug"};
+       },
+       RunWords},
   };
 }
 

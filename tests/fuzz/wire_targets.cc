@@ -141,7 +141,9 @@ std::vector<Target> WireTargets() {
        },
        RunLinks, 8'000},
       {"host-port", "collective::ParseHostPort, ParseTransport",
-       [] { return Seeds{"10.0.0.2:7711", "[::1]:80", "host:0", "tcp"}; },
+       [] {
+         return Seeds{"10.0.0.2:7711", "[::1]:80", "host:0", "tcp"};
+       },
        [](std::string_view input) {
          (void)collective::ParseHostPort(std::string(input));
          (void)collective::ParseTransport(std::string(input));

@@ -274,7 +274,8 @@ void ForkedCluster::Fork(const ClusterSpec& spec, const ProcessBody& body, int p
     spec.enter(process);
   }
   const char* bind_address = spec.hosts.empty() ? "127.0.0.1" : "0.0.0.0";
-  const std::shared_ptr<Listener> listener = MakeListener(bind_address, 0, TlsOf(spec, process)).value();
+  const std::shared_ptr<Listener> listener =
+      MakeListener(bind_address, 0, TlsOf(spec, process)).value();
   const Card card = MakeCard(*listener);
   WriteAll(control, &card, sizeof(card));
   std::vector<Card> cards(static_cast<size_t>(spec.process_count()));

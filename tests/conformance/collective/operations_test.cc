@@ -31,8 +31,9 @@ enum class Wiring : uint8_t {
 };
 
 const char* WiringName(Wiring wiring) {
-  constexpr const char* kNames[] = {"Memory",     "SharedMemory", "Tcp",           "Mixed", "Tls",
-                                    "TcpThreads", "TlsThreads",   "SharedThreads", "Nccl",  "NcclMemory"};
+  constexpr const char* kNames[] = {"Memory", "SharedMemory", "Tcp",        "Mixed",
+                                    "Tls",    "TcpThreads",   "TlsThreads", "SharedThreads",
+                                    "Nccl",   "NcclMemory"};
   return kNames[static_cast<int>(wiring)];
 }
 

@@ -66,10 +66,9 @@ std::string AnyMessage(const Rpc& rpc, const std::string& sound, Random& random)
   std::string bytes = sound;
   if (sound.empty() || random.OneOf(2)) {
     const auto* factory = google::protobuf::MessageFactory::generated_factory();
-    const std::unique_ptr<Message> message(
-        const_cast<google::protobuf::MessageFactory*>(factory)
-            ->GetPrototype(rpc.about->input_type())
-            ->New());
+    const std::unique_ptr<Message> message(const_cast<google::protobuf::MessageFactory*>(factory)
+                                               ->GetPrototype(rpc.about->input_type())
+                                               ->New());
     FillMessage(*message, random);
     bytes = message->SerializeAsString();
   }
@@ -127,8 +126,7 @@ class FuzzCall {
   bool Await() {
     void* tag = nullptr;
     bool ok = false;
-    const auto until =
-        std::chrono::system_clock::now() + std::chrono::milliseconds(kRpcPatienceMs);
+    const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(kRpcPatienceMs);
     if (queue_.AsyncNext(&tag, &ok, until) == grpc::CompletionQueue::GOT_EVENT) return ok;
     hangs_ = true;
     context_.TryCancel();
@@ -145,15 +143,15 @@ class FuzzCall {
 // What came of all calls.
 struct Tally {
   std::mutex mutex;
-  std::map<std::string, int64_t> calls;                // by RPC
-  std::map<int, int64_t> ends;                         // by code
+  std::map<std::string, int64_t> calls;  // by RPC
+  std::map<int, int64_t> ends;           // by code
   std::vector<std::string> hung;
 };
 
 void CallAtRandom(int port, uint64_t seed, int64_t count, const std::string& sound_submit,
                   Tally& tally) {
-  const auto channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                           grpc::InsecureChannelCredentials());
+  const auto channel =
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
   grpc::GenericStub stub(channel);
   const std::vector<Rpc> rpcs = AllRpcs();
   Random random(seed);
@@ -275,9 +273,8 @@ class MadController final : public v1::WorkerService::Service {
 };
 
 TEST(RpcFuzz, AWorkerOutlivesWhateverItsControllerSays) {
-  const int64_t sessions = CountOf("MESHWRIGHT_FUZZ_SESSIONS", kSanitizedBuild ? 10 : 40);
-  MadController service(static_cast<uint64_t>(CountOf("MESHWRIGHT_FUZZ_SEED", 20261127)),
-                        sessions);
+  const int64_t sessions = CountOf("MESHWRIGHT_FUZZ_SESSIONS", kSanitizedBuild ? 10 : 150);
+  MadController service(static_cast<uint64_t>(CountOf("MESHWRIGHT_FUZZ_SEED", 20261127)), sessions);
   int port = 0;
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -288,13 +285,22 @@ TEST(RpcFuzz, AWorkerOutlivesWhateverItsControllerSays) {
   options.controller = "127.0.0.1:" + std::to_string(port);
   options.name = "w0";
   options.memory_bytes = int64_t{1} << 28;
-  const auto agent = worker::Agent::Start(options);
-  ASSERT_TRUE(agent.has_value()) << agent.error();
+  // What no controller says is a reason to end, said in its log; whoever keeps it starts it again.
   const Deadline deadline = Deadline::After(kRpcPatienceMs);
-  while (service.heartbeats() < 2 && !deadline.expired()) std::this_thread::yield();
+  int starts = 0;
+  while (service.heartbeats() < 2 && !deadline.expired()) {
+    const auto agent = worker::Agent::Start(options);
+    ASSERT_TRUE(agent.has_value()) << agent.error();
+    ++starts;
+    Status end = DeadlineExceeded("it runs");
+    while (end.code() == StatusCode::kDeadlineExceeded && service.heartbeats() < 2 &&
+           !deadline.expired()) {
+      end = (*agent)->Wait(20);
+    }
+    (*agent)->Stop();
+  }
   EXPECT_GE(service.heartbeats(), 2) << "it does not come back";
-  std::printf("%ld messages in %ld sessions\n", service.said(), sessions);
-  (*agent)->Stop();
+  std::printf("%ld messages in %ld sessions of %d workers\n", service.said(), sessions, starts);
   server->Shutdown();
 }
 

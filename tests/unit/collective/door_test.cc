@@ -64,7 +64,8 @@ TEST_P(DoorTest, WhoDoesNotKnowTheSecretIsRefused) {
 TEST_P(DoorTest, ThereIsOneOfEachNameWhileItIsOpen) {
   auto door = OpenDoor(listener_, name_, [](Connection) {});
   ASSERT_TRUE(door.has_value());
-  EXPECT_EQ(OpenDoor(listener_, name_, [](Connection) {}).error().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(OpenDoor(listener_, name_, [](Connection) {}).error().code(),
+            StatusCode::kAlreadyExists);
   door->reset();
   EXPECT_TRUE(OpenDoor(listener_, name_, [](Connection) {}).has_value());
 }

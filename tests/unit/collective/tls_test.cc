@@ -1,4 +1,5 @@
-// The data plane by mutual TLS: who is believed, who is refused and told why, and that nobody hangs.
+// The data plane by mutual TLS: who is believed, who is refused and told why, and that nobody
+// hangs.
 #include "collective/tls.h"
 
 #include <arpa/inet.h>
@@ -222,12 +223,10 @@ TEST(TlsFabrics, StrangersAreRefusedByNameAndNobodyHangs) {
     std::shared_ptr<Tls> listens;
     std::string dialer_says;
   };
-  const std::vector<Case> cases = {{stranger, worker, "not believed"},
-                                   {worker, stranger, "not believed"},
-                                   {client, worker, "refuses this process's"},
-                                   {worker, client, "no worker's"},
-                                   {nullptr, worker, "takes TLS only"},
-                                   {worker, nullptr, "does not speak TLS"}};
+  const std::vector<Case> cases = {
+      {stranger, worker, "not believed"},         {worker, stranger, "not believed"},
+      {client, worker, "refuses this process's"}, {worker, client, "no worker's"},
+      {nullptr, worker, "takes TLS only"},        {worker, nullptr, "does not speak TLS"}};
   std::vector<Ends> ends(cases.size());
   std::vector<std::thread> threads;
   const auto begun = std::chrono::steady_clock::now();

@@ -306,18 +306,18 @@ TEST(SlotReader, AnAnswerThatBreaksOffIsAnError) {
   std::thread server;
   const auto door = collective::OpenDoor(listener, name, [&](collective::Connection connection) {
     if (server.joinable()) server.join();
-    server = std::thread([&bytes, first = connections++ == 0,
-                          connection = std::move(connection)]() mutable {
-      char request[64];
-      // Four bytes of head that say "here it is", and not all of what was asked for.
-      if (first && connection.Read(request, 16).ok()) {
-        (void)connection.Write("\0\0\0\0xyz", 7);
-      } else {
-        ServeSlots(connection, [&](const std::string&) {
-          return std::as_bytes(std::span(bytes.data(), bytes.size()));
+    server = std::thread(
+        [&bytes, first = connections++ == 0, connection = std::move(connection)]() mutable {
+          char request[64];
+          // Four bytes of head that say "here it is", and not all of what was asked for.
+          if (first && connection.Read(request, 16).ok()) {
+            (void)connection.Write("\0\0\0\0xyz", 7);
+          } else {
+            ServeSlots(connection, [&](const std::string&) {
+              return std::as_bytes(std::span(bytes.data(), bytes.size()));
+            });
+          }
         });
-      }
-    });
   });
   ASSERT_TRUE(door.has_value()) << door.error();
   {
