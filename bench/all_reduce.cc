@@ -109,7 +109,9 @@ std::vector<int> CoreOf(const AllReduceOptions& options, int rank) {
 
 Status RunRank(const AllReduceOptions& options, int rank, Board& board) {
   std::shared_ptr<collective::Tls> tls;
-  if (!options.tls_dir.empty()) MW_ASSIGN_OR_RETURN(tls, collective::MakeTls(options.tls_dir));
+  if (!options.tls_dir.empty()) {
+    MW_ASSIGN_OR_RETURN(tls, collective::MakeTls(options.tls_dir));
+  }
   MW_ASSIGN_OR_RETURN(std::shared_ptr<collective::Listener> listener,
                       collective::MakeListener("127.0.0.1", 0, tls));
   board.ports[static_cast<size_t>(rank)] = listener->port();
