@@ -63,6 +63,7 @@ collective::FabricOptions FabricOf(const AllReduceOptions& options, int rank, co
   fabric.local_ranks = {rank};
   fabric.cluster_id = "bench";
   fabric.secret = "0123456789abcdef";
+  if (options.tcp) fabric.transport = collective::Transport::kTcp;
   return fabric;
 }
 
@@ -107,8 +108,12 @@ std::vector<int> CoreOf(const AllReduceOptions& options, int rank) {
 }
 
 Status RunRank(const AllReduceOptions& options, int rank, Board& board) {
+  std::shared_ptr<collective::Tls> tls;
+  if (!options.tls_dir.empty()) {
+    MW_ASSIGN_OR_RETURN(tls, collective::MakeTls(options.tls_dir));
+  }
   MW_ASSIGN_OR_RETURN(std::shared_ptr<collective::Listener> listener,
-                      collective::MakeListener("127.0.0.1", 0));
+                      collective::MakeListener("127.0.0.1", 0, tls));
   board.ports[static_cast<size_t>(rank)] = listener->port();
   for (int i = 0; i < options.ranks; ++i) {
     while (board.ports[static_cast<size_t>(i)] == 0) ::poll(nullptr, 0, 1);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 
@@ -14,7 +15,9 @@ struct AllReduceOptions {
   int64_t bytes = 4096;   // of float32
   int64_t repeats = 100;  // calls of a batch, one after the other
   int64_t batches = 5;
-  bool stage = false;  // memory that peers cannot map
+  bool stage = false;   // memory that peers cannot map
+  bool tcp = false;     // also between processes of this host
+  std::string tls_dir;  // TCP by mutual TLS with this identity; empty: plain
 };
 
 // Seconds of one call in the median batch, seen from rank 0. Every rank is a forked process with a

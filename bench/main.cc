@@ -230,6 +230,11 @@ CLI::App* AddGroupedCommand(CLI::App& app, GroupedCase& grouped) {
   return command;
 }
 
+void AddTcpOptions(CLI::App* command, AllReduceOptions& options) {
+  command->add_flag("--tcp", options.tcp);
+  command->add_option("--tls-dir", options.tls_dir);
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Measures Meshwright's parts; see bench/run.", "mw_bench");
   app.require_subcommand(1);
@@ -247,6 +252,7 @@ int Main(int argc, char** argv) {
   all_reduce_command->add_option("--repeats", all_reduce.repeats);
   all_reduce_command->add_option("--batches", all_reduce.batches);
   all_reduce_command->add_flag("--stage", all_reduce.stage);
+  AddTcpOptions(all_reduce_command, all_reduce);
   MatmulShape shape;
   int threads = 1;
   bool bf16 = false;

@@ -469,7 +469,7 @@ v1::RuntimeError Encode(const RuntimeError& error) {
 RuntimeError Decode(const v1::RuntimeError& wire) {
   RuntimeError error;
   const int kind = static_cast<int>(wire.kind());
-  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kStalled);
+  const bool known = kind >= 0 && kind <= static_cast<int>(ErrorKind::kQueueTimeout);
   error.kind = known ? static_cast<ErrorKind>(kind) : ErrorKind::kInternal;
   if (error.ok()) return error;
   const bool known_code =

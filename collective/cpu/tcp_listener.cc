@@ -131,12 +131,17 @@ void TcpListener::AcceptAll() {
 }
 
 void TcpListener::StartHandshake(UniqueFd fd) {
-  const auto pending = std::make_shared<Pending>(loop_.io());
   Result<TcpSocket> socket = AdoptSocket(loop_.io(), std::move(fd));
   if (!socket.has_value()) {
     return;
   }
-  pending->stream = TcpStream(std::move(*socket));
+  std::unique_ptr<TlsSession> session;
+  if (tls_ != nullptr) {
+    Result<std::unique_ptr<TlsSession>> made = ContextOf(tls_)->NewSession(TlsEnd::kListens);
+    if (!made.has_value()) return;
+    session = std::move(*made);
+  }
+  const auto pending = std::make_shared<TcpGreeting>(std::move(*socket));
   handshakes_.insert(pending);
   pending->timer.expires_after(std::chrono::milliseconds(kHandshakeMs));
   pending->timer.async_wait([this, pending](const ErrorCode& error) {
@@ -144,106 +149,24 @@ void TcpListener::StartHandshake(UniqueFd fd) {
       pending->stream.Close();
     }
   });
-  if (tls_ == nullptr) {
-    ReadEnvelope(pending);
-  } else {
-    Shake(pending);
-  }
+  pending->Begin(std::move(session),
+                 [this, pending](const Status& heard) { OnHeard(pending, heard); });
 }
 
-void TcpListener::Shake(const PendingPtr& pending) {
-  Result<std::unique_ptr<TlsSession>> session = ContextOf(tls_)->NewSession(TlsEnd::kListens);
-  if (!session.has_value()) {
-    Refuse(pending, session.error());
-    return;
-  }
-  pending->stream = TcpStream(std::move(pending->stream.socket()), std::move(*session));
-  pending->stream.AsyncHandshake([this, pending](const Status& shaken) {
-    if (handshakes_.count(pending) == 0) return;  // it took too long
-    if (shaken.ok()) {
-      ReadEnvelope(pending);
-    } else {
-      OnStranger(pending, shaken);
-    }
-  });
-}
-
-// TLS has told the other end why, where it speaks TLS. Which fabric it came for nobody knows: all
-// are told.
-void TcpListener::OnStranger(const PendingPtr& pending, const Status& why) {
-  if (why.code() == StatusCode::kUnavailable) {
+void TcpListener::OnHeard(const PendingPtr& pending, const Status& heard) {
+  if (handshakes_.count(pending) == 0) return;  // it took too long
+  if (heard.ok()) {
+    Route(pending);
+  } else if (heard.code() == StatusCode::kUnavailable) {
     handshakes_.erase(pending);
     pending->timer.cancel();
-    return;
+  } else {
+    if (tls_ != nullptr) {  // which fabric it came for nobody knows: all are told
+      const MutexLock lock(mutex_);
+      for (const auto& [key, fabric] : fabrics_) fabric->NoteRefusal(heard);
+    }
+    Refuse(pending, heard);
   }
-  {
-    const MutexLock lock(mutex_);
-    for (const auto& [key, fabric] : fabrics_) fabric->NoteRefusal(why);
-  }
-  if (pending->stream.first_word() == kHelloMagic) {
-    pending->stream = TcpStream(std::move(pending->stream.socket()));
-    pending->stream.SendNow(EncodeReply(
-        {Unauthenticated("this worker takes TLS only, and the connection is plain: give every "
-                         "worker of the cluster a certificate"),
-         0}));
-  }
-  Drain(pending);
-}
-
-// Reads what the other end still sends, so that what was sent to it is not lost to a reset; until
-// it closes, or its time is over.
-void TcpListener::Drain(const PendingPtr& pending) {
-  ErrorCode ignored;
-  pending->stream.socket().shutdown(asio::socket_base::shutdown_send, ignored);
-  pending->body.resize(kMaxHandshakeBytes);
-  pending->stream.socket().async_read_some(asio::buffer(pending->body),
-                                           [this, pending](const ErrorCode& error, size_t) {
-                                             if (!error && handshakes_.count(pending) > 0) {
-                                               Drain(pending);
-                                             } else if (handshakes_.erase(pending) > 0) {
-                                               pending->timer.cancel();
-                                             }
-                                           });
-}
-
-void TcpListener::ReadEnvelope(const PendingPtr& pending) {
-  asio::async_read(pending->stream, asio::buffer(pending->envelope),
-                   [this, pending](const ErrorCode& error, size_t) {
-                     if (error) {
-                       handshakes_.erase(pending);
-                       pending->timer.cancel();
-                     } else {
-                       OnEnvelope(pending);
-                     }
-                   });
-}
-
-void TcpListener::OnEnvelope(const PendingPtr& pending) {
-  const Result<uint32_t> bytes = DecodeEnvelope(pending->envelope, kHelloMagic);
-  if (!bytes.has_value()) {
-    Refuse(pending, bytes.error());
-    return;
-  }
-  pending->body.resize(*bytes);
-  asio::async_read(pending->stream, asio::buffer(pending->body),
-                   [this, pending](const ErrorCode& error, size_t) {
-                     if (error) {
-                       handshakes_.erase(pending);
-                       pending->timer.cancel();
-                     } else {
-                       OnBody(pending);
-                     }
-                   });
-}
-
-void TcpListener::OnBody(const PendingPtr& pending) {
-  Result<Hello> hello = DecodeHello(pending->body);
-  if (!hello.has_value()) {
-    Refuse(pending, hello.error());
-    return;
-  }
-  pending->hello = std::move(*hello);
-  Route(pending);
 }
 
 void TcpListener::Route(const PendingPtr& pending) {
@@ -320,16 +243,13 @@ void TcpListener::RouteHeld() {
   }
 }
 
-// One send into an empty socket buffer always takes the short reply; a peer that lost interest does
-// not matter.
+// Who is not believed counts until it has closed, or its time is over.
 void TcpListener::Refuse(const PendingPtr& pending, const Status& why) {
-  handshakes_.erase(pending);
   held_.erase(pending);
-  pending->timer.cancel();
-  pending->stream.SendNow(EncodeReply({why, 0}));
-  ErrorCode ignored;
-  pending->stream.socket().shutdown(asio::socket_base::shutdown_both, ignored);
-  pending->stream.Close();
+  pending->Refuse(why, [this, pending] {
+    handshakes_.erase(pending);
+    pending->timer.cancel();
+  });
 }
 
 }  // namespace meshwright::collective

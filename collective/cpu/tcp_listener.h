@@ -22,9 +22,9 @@
 
 #include "base/mutex.h"
 #include "collective/cpu/fabric_port.h"
+#include "collective/cpu/tcp_greeting.h"
 #include "collective/cpu/tcp_loop.h"
 #include "collective/cpu/tcp_socket.h"
-#include "collective/cpu/tcp_stream.h"
 #include "collective/cpu/wire.h"
 
 namespace meshwright::collective {
@@ -48,15 +48,7 @@ class TcpListener final : public FabricListener {
  private:
   // (cluster, generation, process)
   using Key = std::tuple<std::string, uint64_t, uint64_t>;
-  struct Pending {
-    explicit Pending(asio::io_context& io) : stream(TcpSocket(io)), timer(io) {}
-    TcpStream stream;
-    asio::steady_timer timer;
-    std::array<uint8_t, kEnvelopeBytes> envelope{};
-    Bytes body;
-    Hello hello;
-  };
-  using PendingPtr = std::shared_ptr<Pending>;
+  using PendingPtr = std::shared_ptr<TcpGreeting>;
 
   explicit TcpListener(std::shared_ptr<Tls> tls);
   Status Bind(const std::string& bind_address, int port);
@@ -65,12 +57,7 @@ class TcpListener final : public FabricListener {
   void AwaitConnection();
   void AcceptAll();
   void StartHandshake(UniqueFd fd);
-  void Shake(const PendingPtr& pending);
-  void OnStranger(const PendingPtr& pending, const Status& why);
-  void Drain(const PendingPtr& pending);
-  void ReadEnvelope(const PendingPtr& pending);
-  void OnEnvelope(const PendingPtr& pending);
-  void OnBody(const PendingPtr& pending);
+  void OnHeard(const PendingPtr& pending, const Status& heard);
   void Route(const PendingPtr& pending);
   Status Dispatch(const PendingPtr& pending, bool* hold);
   void Hold(const PendingPtr& pending);
