@@ -585,18 +585,4 @@ void ControlLoop::Do(JobChanged& effect) {
   loop_.PostAfter(kJobSeriesMs, [this, job] { parts_.metrics->ForgetJob(job); });
 }
 
-void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {
-  if (text.empty()) return;
-  journal_.Post([this, job, file, text = std::move(text)] {
-    const std::string dir = parts_.dir->job_dir(job.value());
-    Status status = MakeDirs(dir);
-    if (status.ok()) status = AppendFile(dir + "/" + file, text);
-    if (!status.ok()) LogWarn(fmt::format("job {}: {}", job.value(), status.message()));
-  });
-}
-
-void ControlLoop::FlushOnLoop() {
-  for (int64_t job : std::exchange(touched_, {})) NotifyOnLoop(job);
-}
-
 }  // namespace meshwright::controller

@@ -1,6 +1,11 @@
 // Sessions of clients: their streams, and what they hear.
+#include <fmt/format.h>
+
+#include <string>
 #include <utility>
 
+#include "base/file.h"
+#include "base/log.h"
 #include "controller/control_loop.h"
 
 namespace meshwright::controller {
@@ -58,6 +63,20 @@ void ControlLoop::Do(CloseClient& effect) {
   const auto peer = std::move(it->second);
   clients_.erase(it);
   peer->Close(effect.reason);
+}
+
+void ControlLoop::AppendToJob(JobId job, const char* file, std::string text) {
+  if (text.empty()) return;
+  journal_.Post([this, job, file, text = std::move(text)] {
+    const std::string dir = parts_.dir->job_dir(job.value());
+    Status status = MakeDirs(dir);
+    if (status.ok()) status = AppendFile(dir + "/" + file, text);
+    if (!status.ok()) LogWarn(fmt::format("job {}: {}", job.value(), status.message()));
+  });
+}
+
+void ControlLoop::FlushOnLoop() {
+  for (int64_t job : std::exchange(touched_, {})) NotifyOnLoop(job);
 }
 
 }  // namespace meshwright::controller

@@ -307,7 +307,8 @@ class AgentImpl final : public Agent {
     MW_ASSIGN_OR_RETURN(const proto::DownMessage first, session->Receive());
     const auto* welcome = std::get_if<proto::Welcome>(&first.body);
     if (welcome == nullptr) return Internal("the controller's first message is not a welcome");
-    MW_TRY(CheckWelcome(first.term, *welcome));
+    MW_TRY(TakeWelcome(options_.controller, first.term, *welcome, register_));
+    term_ = first.term;
     backoff_ms = kBackoffMinMs;
     welcomed_ = true;
     takes_logs_ = welcome->takes_logs;
@@ -340,24 +341,6 @@ class AgentImpl final : public Agent {
       }
       Dispatch(session, std::move(message.body));
     }
-  }
-
-  Status CheckWelcome(Term term, const proto::Welcome& welcome) {
-    if (!register_.cluster_id.empty() && register_.cluster_id != welcome.cluster_id) {
-      return FailedPrecondition(
-          fmt::format("{} is of cluster {}, this worker of {}; restart the "
-                      "worker to move it",
-                      options_.controller, welcome.cluster_id, register_.cluster_id));
-    }
-    if (term < register_.max_term) {
-      return FailedPrecondition(
-          fmt::format("the controller at {} is of term {}; a newer one of term {} has been seen",
-                      options_.controller, term.value(), register_.max_term.value()));
-    }
-    register_.cluster_id = welcome.cluster_id;
-    register_.max_term = term;
-    term_ = term;
-    return OkStatus();
   }
 
   void Send(Session& session, proto::UpBody body) {

@@ -1,5 +1,7 @@
 #include "worker/registration.h"
 
+#include <fmt/format.h>
+
 #include <random>
 #include <string>
 
@@ -45,6 +47,23 @@ proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots
   info.host_memory_bytes = WholeMemoryBytes().value_or(0);
   info.disk_bytes = options.scratch.limit_bytes;
   return info;
+}
+
+Status TakeWelcome(const std::string& controller, Term term, const proto::Welcome& welcome,
+                   proto::Register& info) {
+  if (!info.cluster_id.empty() && info.cluster_id != welcome.cluster_id) {
+    return FailedPrecondition(
+        fmt::format("{} is of cluster {}, this worker of {}; restart the worker to move it",
+                    controller, welcome.cluster_id, info.cluster_id));
+  }
+  if (term < info.max_term) {
+    return FailedPrecondition(
+        fmt::format("the controller at {} is of term {}; a newer one of term {} has been seen",
+                    controller, term.value(), info.max_term.value()));
+  }
+  info.cluster_id = welcome.cluster_id;
+  info.max_term = term;
+  return OkStatus();
 }
 
 }  // namespace meshwright::worker

@@ -3,6 +3,10 @@
 // Thread rule: pure, but for the incarnation, which is another one with each call.
 #pragma once
 
+#include <string>
+
+#include "base/ids.h"
+#include "base/status.h"
 #include "checkpoint/roots.h"
 #include "data/roots.h"
 #include "proto/messages.h"
@@ -13,5 +17,10 @@ namespace meshwright::worker {
 // But for its metrics.
 proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots,
                            const checkpoint::Roots& checkpoint_roots, int data_port);
+
+// The controller there has let it in: the cluster and its term stand in `info` from then on.
+// Errors: kFailedPrecondition: another cluster than before, or an older controller than one seen.
+Status TakeWelcome(const std::string& controller, Term term, const proto::Welcome& welcome,
+                   proto::Register& info);
 
 }  // namespace meshwright::worker
