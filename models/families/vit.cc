@@ -27,6 +27,7 @@ Status ReadVit(const HfConfig& json, VitConfig& config) {
 }
 
 void WriteVit(const VitConfig& config, HfWriter& json) {
+  json.Set("architectures", std::vector<std::string>{"ViTForImageClassification"});
   json.Set("hidden_act", ActivationName(config.activation));
   if (!config.mean.empty()) json.Set("image_mean", config.mean);
   if (!config.deviation.empty()) json.Set("image_std", config.deviation);

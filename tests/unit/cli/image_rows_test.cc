@@ -113,7 +113,9 @@ TEST(DecodeImage, WhatIsDamagedIsRefused) {
       const std::string part = whole.substr(0, bytes);
       const auto read = DecodeImage(BytesOf(part), 3);
       // The last bytes of a file are no pixels.
-      if (bytes + 24 < whole.size()) EXPECT_FALSE(read.has_value()) << bytes;
+      if (bytes + 24 < whole.size()) {
+        EXPECT_FALSE(read.has_value()) << bytes;
+      }
     }
   }
   EXPECT_THAT(DecodeImage(BytesOf("GIF89a"), 3).error().message(), HasSubstr("neither a PNG"));

@@ -50,7 +50,7 @@ TEST(WorkerLogReaders, GoOnByWhatIsKeptWhenTheWorkerIsGone) {
   inspector.answers = {{"one\n", 100, true, true, ""},
                        {"its last words\n", 30, true, false, "worker 'w' is not here"},
                        {"it is back\n", 41, true, false, ""}};
-  WorkerLogReader reader(inspector, {.worker = "w"});
+  WorkerLogReader reader(inspector, {.worker = "w", .what = {}});
   (void)reader.Next();
   EXPECT_EQ(reader.Next()->at(0).text, "its last words");
   EXPECT_EQ(reader.TakeNote(), "worker 'w' is not here");

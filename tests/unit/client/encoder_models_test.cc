@@ -141,7 +141,7 @@ TEST(VitFolder, RefusesWhatDoesNotFit) {
   EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, "", {.patch = 5})),
               HasSubstr("patches divide the image"));
   EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, "", {.labels = 1})), HasSubstr("n_labels is 1"));
-  EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, "", {.mask_token = 1})), HasSubstr("mask_token"));
+  EXPECT_THAT(ErrorOf(MakeModel({.name = "vit", .mask_token = 1})), HasSubstr("mask_token"));
   EXPECT_THAT(ErrorOf(OfFolder(kVitSizes, R"("image_mean":[0.5])")),
               HasSubstr("image_mean has 1 numbers for 3 channels"));
   EXPECT_THAT(ErrorOf(MakeModel({.name = "gpt2", .patch = 4})), HasSubstr("patch_size"));

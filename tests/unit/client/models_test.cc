@@ -426,6 +426,7 @@ TEST_P(EveryModel, ReadsTheConfigThatItWrites) {
 }
 
 TEST_P(EveryModel, PredictsLogitsOfEveryToken) {
+  if (GetParam() == "vit") GTEST_SKIP() << "says one thing of an image: VitFolder";
   const auto model = MakeModel({.name = GetParam()});
   ASSERT_TRUE(model);
   const auto program = PredictProgram({.batch = 3, .sequence = 5}, model->functions);

@@ -222,11 +222,15 @@ TEST(TlsFabrics, StrangersAreRefusedByNameAndNobodyHangs) {
     std::shared_ptr<Tls> dials;
     std::shared_ptr<Tls> listens;
     std::string dialer_says;
+    // Where it is the other end that does not believe, this one may only hear that it went.
+    bool listener_knows = false;
   };
-  const std::vector<Case> cases = {
-      {stranger, worker, "not believed"},         {worker, stranger, "not believed"},
-      {client, worker, "refuses this process's"}, {worker, client, "no worker's"},
-      {nullptr, worker, "takes TLS only"},        {worker, nullptr, "does not speak TLS"}};
+  const std::vector<Case> cases = {{stranger, worker, "not believed"},
+                                   {worker, stranger, "not believed"},
+                                   {client, worker, "refuses this process's", true},
+                                   {worker, client, "no worker's"},
+                                   {nullptr, worker, "takes TLS only", true},
+                                   {worker, nullptr, "does not speak TLS"}};
   std::vector<Ends> ends(cases.size());
   std::vector<std::thread> threads;
   const auto begun = std::chrono::steady_clock::now();
@@ -243,7 +247,7 @@ TEST(TlsFabrics, StrangersAreRefusedByNameAndNobodyHangs) {
     const std::string listener(ends[i].listener.message());
     EXPECT_EQ(ends[i].listener.code(), StatusCode::kDeadlineExceeded) << ends[i].listener;
     EXPECT_THAT(listener, HasSubstr("rank 1 (w2)"));
-    if (cases[i].listens != nullptr) {
+    if (cases[i].listener_knows) {
       EXPECT_THAT(listener, HasSubstr("a connection was refused here"));
     }
   }

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kWorkers = 3;
 
 // A program "double" with an input x that gives out y, driven by clients.
-ir::JobRequest DrivenJob(int64_t grace_s) {
+ir::JobRequest ActorDrivenJob(int64_t grace_s) {
   ir::Builder builder("double");
   const ValueId x =
       builder.AddOne(ir::Op::kFeed, {}, {{"source", "x"}}, {{ir::DType::kF32, {2, 3}}});
@@ -48,7 +48,7 @@ class History {
 
   void Act() {
     const int64_t kind = cluster_.Draw(40);
-    if (kind <= 1) jobs_.push_back(cluster_.Submit(DrivenJob(1 + cluster_.Draw(30))));
+    if (kind <= 1) jobs_.push_back(cluster_.Submit(ActorDrivenJob(1 + cluster_.Draw(30))));
     if (kind == 2 && !jobs_.empty()) clients_[cluster_.OpenClient(Any(jobs_))];
     if (kind >= 3 && kind <= 6 && !jobs_.empty()) {
       cluster_.Feed(SpawnActorCall{Called(0), JobId(Any(jobs_)), "env", "", ""});

@@ -128,7 +128,7 @@ TEST(InferTypes, ScalarsAndStateHaveTheDTypeThatKernelsRead) {
        {F64({2}), F64({2}), F64({2}), F64({2}), F32({}), F64({})}},
       {"operand 2 (state) must be f32[2]",
        Op::kSgd,
-       {Bf16({2}), Bf16({2}), Bf16({2}), F32({}), F32({})}},
+       {Bf16({2}), Bf16({2}), F64({2}), F32({}), F32({})}},
       {"operand 4 must be f32[]", Op::kSgd, {F32({2}), F32({2}), F32({2}), F32({}), F64({})}},
   };
   ExpectErrors(cases);

@@ -13,10 +13,10 @@ namespace meshwright::worker {
 namespace {
 
 using ::testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double SecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
 
 // Rank 0 looks ids up and sums over "data" with rank 1; rank 2, of another stage, waits for rank
@@ -50,7 +50,7 @@ TEST(JobRuntimeFailure, OneDevicesErrorEndsAllWithItsNamedCause) {
   auto runtime = MustLoad(LocalOptions(3, DependentPrograms()));
   ASSERT_TRUE(runtime->Launch({"step", 0, 2}).has_value());
   Write<int32_t>(*runtime, 0, "ids", {1, 99});
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   const auto failed = runtime->Launch({"step", 2, 5});
   EXPECT_LT(SecondsSince(start), 2);
   ASSERT_FALSE(failed.has_value());
@@ -209,7 +209,7 @@ TEST(JobRuntimeFailure, AnExceptionInADeviceEndsTheJob) {
   RuntimeOptions options = LocalOptions(2, GatedPrograms());
   options.feed = &feed;
   auto runtime = MustLoad(std::move(options));
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   const auto result = runtime->Launch({"step", 0, 1});
   EXPECT_LT(SecondsSince(start), 2);
   ASSERT_FALSE(result.has_value());

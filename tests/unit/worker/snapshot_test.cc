@@ -236,11 +236,12 @@ TEST_F(SnapshotsOfAWorker, ACopyOfBoxesThatTheOtherOneHasNotIsRefused) {
   ASSERT_TRUE(taker.Take(1, slots_, *runtime_).error.ok());
   const collective::DoorName door{"c", kSnapshotMesh.value(), 77, "secret"};
   const auto none = [] { return std::optional<int64_t>(); };
-  SnapshotCopier unknown({address_, door}, {"z[0:2]"}, none);
+  SnapshotCopier unknown({address_, door, nullptr}, {"z[0:2]"}, none);
   EXPECT_EQ(unknown.Copy(1).code(), StatusCode::kDataLoss);
-  SnapshotCopier large({address_, door}, {"y[0:2]"}, [] { return std::optional<int64_t>(1); });
+  SnapshotCopier large({address_, door, nullptr}, {"y[0:2]"},
+                       [] { return std::optional<int64_t>(1); });
   EXPECT_EQ(large.Copy(1).code(), StatusCode::kResourceExhausted);
-  SnapshotCopier small({address_, door}, {"y[0:2]"}, none);
+  SnapshotCopier small({address_, door, nullptr}, {"y[0:2]"}, none);
   EXPECT_TRUE(small.Copy(1).ok());
   EXPECT_EQ(small.area()->Whole().at(0).step, 1);
 }

@@ -187,13 +187,13 @@ class StoppedRows final : public ops::TokenSource {
 // As LookPrograms(), but rank 1 reads rows before its RUN.
 std::vector<ir::Program> HeldPrograms() {
   std::vector<ir::Program> programs = LookPrograms();
-  constexpr char kFeedGraph[] = R"(graph "feed" {
+  constexpr char kMadeGraph[] = R"(graph "feed" {
     %0 = feed {source="tokens"} : i32[1,2]
     output "rows" %0
   })";
   ProgramMaker maker("step", 1, kPair);
   const SlotId rows = maker.Persistent("rows", {ir::DType::kI32, {1, 2}});
-  maker.Run(maker.Executable(kFeedGraph), {}, {rows});
+  maker.Run(maker.Executable(kMadeGraph), {}, {rows});
   RunLook(maker);
   programs[1] = maker.Finish();
   programs[1].overlap = ir::OverlapMode::kOn;
