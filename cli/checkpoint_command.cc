@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "base/table.h"
@@ -58,6 +59,7 @@ Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const CheckpointPlace place, FindCheckpoints(args.place, global));
   MW_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsOf(place));
   std::vector<std::vector<std::string>> rows;
+  std::optional<size_t> best;  // row of the newest that was
   for (const int64_t step : steps) {
     CheckpointPlace one = place;
     one.step = step;
@@ -74,8 +76,10 @@ Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
                     FormatBytes(checkpoint::StateBytes(manifest)),
                     std::to_string(manifest.tensors.size()), manifest.cause,
                     OneLine(manifest.job_name)});
+    if (manifest.cause.starts_with("best")) best = rows.size() - 1;
     if (global.json) fmt::print("{}\n", Dump(SummaryJson(manifest, path)));
   }
+  if (best) rows[*best][4] += ", the best so far";
   if (global.json) return kExitOk;
   if (rows.empty()) {
     fmt::print("no checkpoints in {}\n", place.folder);

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <span>
 #include <utility>
 
@@ -79,10 +80,14 @@ Result<LabelledImage> ImageOfLine(const std::string& line, const std::string& fo
   if (!object.is_object()) return Fail(InvalidArgument("is no JSON object"));
   const auto image = object.find("image");
   const auto label = object.find("label");
-  if (image == object.end() || !image->is_string() || label == object.end()) {
+  const bool labelled = label != object.end();
+  if (image == object.end() || !image->is_string() || (!labelled && !rows.asks)) {
     return Fail(InvalidArgument("has no \"image\", a path, and \"label\""));
   }
-  MW_ASSIGN_OR_RETURN(const int32_t number, LabelOfLine(*label, rows));
+  int32_t number = 0;
+  if (labelled) {
+    MW_ASSIGN_OR_RETURN(number, LabelOfLine(*label, rows));
+  }
   const fs::path path(image->get<std::string>());
   return LabelledImage{path.is_absolute() ? path.string() : (fs::path(folder) / path).string(),
                        number};
@@ -135,7 +140,12 @@ Status WritePixels(const std::vector<LabelledImage>& images, const models::Model
       const auto i = static_cast<size_t>(item);
       failed[i] = FillPixels(images[begin + i], rows, std::span(block).subspan(i * row, row));
     });
-    for (const Status& status : failed) MW_TRY(status);
+    for (const Status& status : failed) {
+      if (status.ok()) continue;
+      std::error_code ignored;
+      fs::remove(part, ignored);
+      return status;
+    }
     out.write(block.data(), static_cast<std::streamsize>(block.size()));
   }
   out.close();
@@ -208,6 +218,26 @@ Result<std::vector<LabelledImage>> ImagesOfFolder(const std::string& folder,
       "{} has no folder with a .png, .jpg or .jpeg; it needs one for each class", folder)));
 }
 
+Result<std::vector<LabelledImage>> ImagesAt(const std::vector<std::string>& paths) {
+  std::vector<LabelledImage> images;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      images.push_back({path, 0});
+      continue;
+    }
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
+      if (IsImage(entry.path())) found.push_back(entry.path().string());
+    }
+    std::sort(found.begin(), found.end());
+    for (std::string& file : found) images.push_back({std::move(file), 0});
+  }
+  if (!images.empty()) return images;
+  return Fail(
+      InvalidArgument(fmt::format("{} has no .png, .jpg or .jpeg", paths.empty() ? "" : paths[0])));
+}
+
 Result<std::vector<LabelledImage>> ImagesOfLines(const std::vector<std::string>& files,
                                                  const models::ModelRows& rows) {
   std::vector<LabelledImage> images;
@@ -237,13 +267,20 @@ Result<ImageRows> MakeImageRows(const std::vector<LabelledImage>& images,
   ImageRows made{fmt::format("{}/{}-pixels.npy", cache, name),
                  fmt::format("{}/{}-label.npy", cache, name)};
   if (FileExists(made.pixels) && FileExists(made.labels)) return made;
-  MW_TRY(WriteLabels(images, made.labels));
   MW_TRY(WritePixels(images, rows, made.pixels));
+  MW_TRY(WriteLabels(images, made.labels));
   made.made = true;
   return made;
 }
 
 namespace {
+
+// A part that is held out is the end of the rows, and folders come one behind the other: so that
+// all classes are in it, images are mixed, in the same order each time.
+void Mix(std::vector<LabelledImage>& images) {
+  std::mt19937_64 draws(images.size());
+  for (size_t i = images.size(); i > 1; --i) std::swap(images[i - 1], images[draws() % i]);
+}
 
 // "; classes: 0 cats, 1 dogs" where folders are classes; "" of lines.
 std::string ClassesText(const std::vector<LabelledImage>& images) {
@@ -265,7 +302,7 @@ Result<std::vector<std::string>> ArraysOfPath(const config::JobConfig& config,
                                               const models::ModelRows& rows, const char* key,
                                               const std::string& path) {
   const std::string said = fmt::format("{} = \"{}\"", key, path);
-  const auto images = [&]() -> Result<std::vector<LabelledImage>> {
+  auto images = [&]() -> Result<std::vector<LabelledImage>> {
     if (config.dataset_format == "images") {
       return ImagesOfFolder(data::ResolvePath(path, config.folder), rows);
     }
@@ -273,6 +310,7 @@ Result<std::vector<std::string>> ArraysOfPath(const config::JobConfig& config,
     return ImagesOfLines(files, rows);
   }();
   if (!images.has_value()) return Fail(images.error().WithContext(said));
+  if (config.dataset_format == "images") Mix(*images);
   const std::string beside = data::ResolvePath(path, config.folder);
   const auto made = MakeImageRows(*images, rows, TokenCacheOf(beside));
   if (!made.has_value()) return Fail(made.error().WithContext(said));

@@ -5,7 +5,8 @@
 //   "jsonl"          lines {"image": "a.png", "label": ..}; paths start at the file's folder
 //
 // An image is brought to the model's size, whatever its own is. Classes of a folder are those of
-// the model by their names, where it has names, else in the order of their names. What comes of it
+// the model by their names, where it has names, else in the order of their names. Images of folders
+// are mixed, so that a part that is held out has all classes. What comes of it
 // is two arrays of NumPy, kept beside the images under a name that is made of their paths, sizes
 // and times: what is there is not made again.
 //
@@ -40,6 +41,9 @@ struct ImageRows {
   std::string labels;  // i32[images]
   bool made = false;   // false: they were there
 };
+
+// Of files and folders of files, whatever is in them: for what is asked about.
+Result<std::vector<LabelledImage>> ImagesAt(const std::vector<std::string>& paths);
 
 // Below `cache`, which is made. Errors: those of reading and decoding, naming the image.
 Result<ImageRows> MakeImageRows(const std::vector<LabelledImage>& images,

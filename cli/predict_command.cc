@@ -11,6 +11,7 @@
 #include "cli/job_codec.h"
 #include "cli/predict_file.h"
 #include "cli/predict_lines.h"
+#include "cli/predict_rows.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "client/evaluation.h"
@@ -79,8 +80,13 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, const 
   }
 }
 
-// Lines of texts by the job's tokenizer, else rows as the job reads them.
+// Whole rows as the model is trained on them, lines of texts by the job's tokenizer, else rows as
+// the job reads them.
 Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
+  if (args.format.empty()) {
+    MW_ASSIGN_OR_RETURN(const auto rows, RowsToAsk(asked.job, args.data));
+    if (rows) return PredictRecords(*asked.session, args, *rows);
+  }
   MW_ASSIGN_OR_RETURN(const bool lines, AreLinesOfTexts(args.data, args.format));
   if (!lines) return PredictFile(*asked.session, args, asked.format);
   MW_ASSIGN_OR_RETURN(const TextCodec codec, CodecOfJob(asked.job, args.id));

@@ -43,13 +43,17 @@ struct Rows {
   int64_t batch = 0;
 };
 
-Result<Rows> OpenRows(const PredictArgs& args, const std::string& format, const Signature& inputs) {
+Result<ir::DataStream> StreamOf(const PredictArgs& args, const std::string& format) {
   data::FilesRequest request;
   request.stream = kStream;
   request.format = FormatOf(args, format);
   request.paths = args.data;
   request.validation_paths = args.data;
-  MW_ASSIGN_OR_RETURN(const ir::DataStream stream, data::DescribeFiles(request));
+  return data::DescribeFiles(request);
+}
+
+Result<Rows> OpenRows(const PredictArgs& args, const ir::DataStream& stream,
+                      const Signature& inputs) {
   data::StreamOptions options;
   Rows rows;
   for (const auto& [name, type] : inputs) {
@@ -325,8 +329,16 @@ Result<int64_t> WriteAnswers(client::Session& session, const PredictArgs& args,
 Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
                             const std::string& format) {
   MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
-  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, format, inputs));
+  MW_ASSIGN_OR_RETURN(const ir::DataStream stream, StreamOf(args, format));
+  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, stream, inputs));
   return WriteAnswers(session, args, inputs, std::move(rows));
+}
+
+Result<int64_t> PredictRecords(client::Session& session, const PredictArgs& args,
+                               const ir::DataStream& rows) {
+  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
+  MW_ASSIGN_OR_RETURN(Rows opened, OpenRows(args, rows, inputs));
+  return WriteAnswers(session, args, inputs, std::move(opened));
 }
 
 Result<int64_t> PredictTexts(client::Session& session, const PredictArgs& args,

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "cli/args.h"
 #include "client/session.h"
+#include "ir/data_spec.h"
 
 namespace meshwright::cli {
 
@@ -20,6 +21,10 @@ namespace meshwright::cli {
 // no format; those of the session; of the disk.
 Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
                             const std::string& format);
+
+// The same of rows of a stream "data" (cli/predict_rows.h).
+Result<int64_t> PredictRecords(client::Session& session, const PredictArgs& args,
+                               const ir::DataStream& rows);
 
 // The same of texts, a row each (cli/predict_lines.h): a language model's loss and what comes next.
 // Of a text that is longer than the window the last tokens count. Errors: kFailedPrecondition: the

@@ -131,10 +131,12 @@ class RowMaker {
                                const std::map<std::string, std::span<int32_t>>& to) const {
     const std::optional<std::string_view> text = TextOf(line, "text");
     const auto label = line.find("label");
-    if (!text || label == line.end()) {
+    if (!text || (label == line.end() && !rows().asks)) {
       return Fail(InvalidArgument("has no \"text\", a text, and \"label\""));
     }
-    MW_ASSIGN_OR_RETURN(to.at("label")[0], LabelOf(*label));
+    if (label != line.end()) {
+      MW_ASSIGN_OR_RETURN(to.at("label")[0], LabelOf(*label));
+    }
     const std::optional<std::string_view> second = TextOf(line, "text_pair");
     Ids ids;
     Ids types;
@@ -277,14 +279,13 @@ Result<RowFiles> MakeRowFiles(const RowFilesRequest& request) {
   return made;
 }
 
-namespace {
-
-// The folder or file of the tokenizer; "": bytes.
 std::string RowTokenizerOf(const config::JobConfig& config) {
   if (config.tokenizer != "byte") return data::ResolvePath(config.tokenizer, config.folder);
   if (!config.hf_path.ends_with(".json")) return config.hf_path;
   return std::filesystem::path(config.hf_path).parent_path().string();
 }
+
+namespace {
 
 // The files of rows of one path.
 Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,

@@ -52,6 +52,9 @@ Result<RowFiles> MakeRowFiles(const RowFilesRequest& request);
 // another format than "jsonl", no file; those of MakeRowFiles.
 Result<ir::DataStream> FindRows(const config::JobConfig& config, const models::Model& model);
 
+// The folder or file of the tokenizer that rows are made with; "": bytes.
+std::string RowTokenizerOf(const config::JobConfig& config);
+
 // The part of it that costs no time: the format. Errors: kInvalidArgument.
 Status CheckRowFormat(const config::JobConfig& config, const models::Model& model);
 

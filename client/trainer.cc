@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -86,6 +87,19 @@ std::vector<InputSpec> AskedInputs(const GraphShape& shape, const TrainerFunctio
   return {{"window", WindowType(shape)}};
 }
 
+// Those that some node of the graph reads; their feeds are its first ones, in this order.
+std::vector<InputSpec> ReadInputs(const ir::Graph& graph, const std::vector<InputSpec>& inputs) {
+  const std::vector<NodeId> feeds = graph.NodesOf(ir::Op::kFeed);
+  MW_CHECK(feeds.size() == inputs.size()) << feeds.size() << " feeds of " << inputs.size();
+  std::set<ValueId> values;
+  for (const ir::Node& node : graph.nodes) values.insert(node.inputs.begin(), node.inputs.end());
+  std::vector<InputSpec> read;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (values.contains(graph.node(feeds[i]).outputs[0])) read.push_back(inputs[i]);
+  }
+  return read;
+}
+
 Result<ir::Graph> FinishVerified(Builder& builder) {
   MW_ASSIGN_OR_RETURN(ir::Graph graph, builder.Finish());
   MW_TRY(ir::VerifyGraph(graph));
@@ -133,7 +147,12 @@ Result<ir::JobProgram> PredictProgram(const GraphShape& shape, const TrainerFunc
     builder.SetOutput("logits", functions.predict(builder, batch));
     return OkStatus();
   };
-  return MakeProgram("predict", AskedInputs(shape, functions), body, {shape.dtype});
+  const std::vector<InputSpec> inputs = AskedInputs(shape, functions);
+  MW_ASSIGN_OR_RETURN(ir::JobProgram program, MakeProgram("predict", inputs, body, {shape.dtype}));
+  // Nobody brings the label of what is to be labelled.
+  const std::vector<InputSpec> read = ReadInputs(program.graph, inputs);
+  if (read.size() == inputs.size()) return program;
+  return MakeProgram("predict", read, body, {shape.dtype});
 }
 
 JobBuilder& JobBuilder::Batch(int64_t rows, int64_t sequence) {

@@ -31,6 +31,12 @@ LaunchSchedule::LaunchSchedule(const ir::TrainSpec& train, bool validate,
   }
 }
 
+namespace {
+
+bool IsBest(SaveCause cause) { return cause == SaveCause::kBest || cause == SaveCause::kBestEnd; }
+
+}  // namespace
+
 SaveCause LaunchSchedule::SavePointCause(int64_t step) const {
   return step == steps_ ? SaveCause::kEnd : SaveCause::kInterval;
 }
@@ -72,6 +78,8 @@ std::optional<PlannedLaunch> LaunchSchedule::Next() {
     return PlannedLaunch{"", next_step_, 0, LaunchKind::kSave,
                          *std::exchange(save_due_, std::nullopt)};
   }
+  // The best is the state as it was judged: no step behind it, also while another save is written.
+  if (SaveDue() && IsBest(*save_due_)) return std::nullopt;
   if (halting_ && !snapshots_.WantsStep(next_step_)) return std::nullopt;
   if (waits_for_saves_ && saving_) return std::nullopt;
   return NextSteps();

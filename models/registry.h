@@ -79,6 +79,7 @@ struct ModelRows {
   std::vector<std::string> label_names = {};  // in their order, where the model has names
   int64_t channels = 0;                       // of an image
   int64_t image = 0;                          // pixels of its sides
+  bool asks = false;                          // rows are asked about: labels need not be there
 };
 
 struct Model {

@@ -286,10 +286,11 @@ int64_t SmallLike(int64_t n, int64_t degrees, int64_t least) {
 Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Model& model,
                               const planner::Plan& plan, bool by_search) {
   if (model.rows.kind != models::SampleKind::kWindow) {
-    return Fail(Unimplemented(fmt::format(
-        "model '{}' is trained on rows of texts, and a rehearsal makes up windows of tokens; "
-        "`meshwright plan` checks its programs",
-        model.name)));
+    return Fail(
+        Unimplemented(fmt::format("model '{}' is trained on whole texts or images, and a rehearsal "
+                                  "makes up windows of tokens; "
+                                  "`meshwright plan` checks its programs",
+                                  model.name)));
   }
   SmallJob made;
   made.layout = plan.layout;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <tuple>
 
 #include "base/file.h"
 #include "tests/e2e/fault_fixture.h"
@@ -63,6 +64,14 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
       Train(3, "vit-shapes", 0.5,
             {"parallelism.data_parallel_replicate_degree=2", "checkpoint.enable=true"});
   EXPECT_THAT(images.layout, HasSubstr("data=2"));
+  // Rows are asked about as they are: a folder of images, lines of texts, without labels.
+  for (const auto& [job, data, rows] : {std::tuple("3", "vit-shapes", "72 rows"),
+                                        std::tuple("1", "bert-classifier.jsonl", " rows")}) {
+    EXPECT_THAT(TextOf({"--address", cluster().address(), "predict", job, "--data",
+                        cluster().File(data), "--out", cluster().File("answers.jsonl")}),
+                HasSubstr(rows));
+    EXPECT_THAT(ReadFile(cluster().File("answers.jsonl")).value_or(""), HasSubstr("\"logits\":["));
+  }
   const std::string vision = cluster().File("vision");
   TextOf({"--address", cluster().address(), "checkpoint", "export", "3", vision});
   EXPECT_THAT(ReadFile(vision + "/config.json").value_or(""), HasSubstr("\"patch_size\": 6"));

@@ -123,9 +123,15 @@ void FaultFixture::ExpectHoldsNothingOfAJob(int worker) {
   EXPECT_TRUE(free) << ProcessCluster::WorkerName(worker) << " holds "
                     << ::testing::PrintToString(held.shared_memory) << " and connections "
                     << ::testing::PrintToString(held.connections);
-  const std::string page = HttpGet(metrics_addresses_.at(static_cast<size_t>(worker)), "/metrics");
+  std::string page;
   // None at all where no job has come to it.
-  EXPECT_LE(SumOf(page, "meshwright_device_memory_bytes{"), 0) << page;
+  const bool told = WaitUntil(
+      [&] {
+        page = HttpGet(metrics_addresses_.at(static_cast<size_t>(worker)), "/metrics");
+        return SumOf(page, "meshwright_device_memory_bytes{") <= 0;
+      },
+      kSoonMs);
+  EXPECT_TRUE(told) << page;
 }
 
 FaultFixture::Failure FaultFixture::Fails(

@@ -204,6 +204,22 @@ TEST_F(ImageRowsTest, ALineNamesAnImageBesideIt) {
               HasSubstr("JSON at line 2: has no \"image\", a path"));
 }
 
+TEST_F(ImageRowsTest, WhatIsAskedAboutNeedsNoLabel) {
+  Write("all/owl/b.png", Flat(3, 1));
+  Write("all/c.png", Flat(3, 1));
+  const auto images = ImagesAt({dir_.File("all"), dir_.File("all/c.png")});
+  ASSERT_TRUE(images.has_value()) << images.error();
+  ASSERT_EQ(images->size(), 3u);
+  EXPECT_THAT((*images)[0].path, HasSubstr("all/c.png"));
+  EXPECT_THAT((*images)[1].path, HasSubstr("owl/b.png"));
+  models::ModelRows rows = Rows();
+  rows.asks = true;
+  const std::string file = dir_.File("list.jsonl");
+  ASSERT_TRUE(WriteFileAtomic(file, "{\"image\": \"all/c.png\"}\n").ok());
+  EXPECT_EQ(ImagesOfLines({file}, rows).value().size(), 1u);
+  EXPECT_FALSE(ImagesOfLines({file}, Rows()).has_value());
+}
+
 TEST_F(ImageRowsTest, RowsAreMadeOnceAndAnewWhereAnImageChanges) {
   Write("all/a/1.png", Flat(8, 10));
   Write("all/b/2.png", Flat(2, 200));

@@ -73,6 +73,17 @@ TEST(Judge, TheScheduleWaitsForIt) {
   EXPECT_EQ(save.cause, SaveCause::kBest);
   EXPECT_EQ(save.first_step, 2);
   schedule.SaveEnded(true);
+  // Another save is under way when the next one is judged: no step goes by meanwhile.
+  EXPECT_EQ(next().program, ir::kStepProgram);
+  schedule.RequestSave(SaveCause::kAsked);
+  EXPECT_EQ(next().first_step, 3) << "of the save";
+  EXPECT_EQ(next().program, ir::kStepProgram);
+  EXPECT_EQ(next().program, ir::kEvalProgram);
+  schedule.Judged(true, false);
+  EXPECT_EQ(next().program, "none") << "the best is not saved yet";
+  schedule.SaveEnded(true);
+  EXPECT_EQ(next().first_step, 4);
+  schedule.SaveEnded(true);
   EXPECT_EQ(next().program, ir::kStepProgram);
   EXPECT_EQ(next().program, ir::kStepProgram);
   EXPECT_EQ(next().program, ir::kEvalProgram);
