@@ -1,11 +1,11 @@
 // jobs, describe, logs, cancel, pause, resume, wait, status, and errors.
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -107,7 +107,7 @@ namespace {
 
 // The workers, once so many are ready.
 Result<std::vector<client::WorkerInfo>> AwaitWorkers(Client& client, const StatusArgs& args) {
-  constexpr auto kPause = std::chrono::milliseconds(200);
+  constexpr int kAskAgainMs = 200;
   const auto begin = std::chrono::steady_clock::now();
   while (true) {
     MW_ASSIGN_OR_RETURN(std::vector<client::WorkerInfo> workers, client.Workers());
@@ -121,7 +121,7 @@ Result<std::vector<client::WorkerInfo>> AwaitWorkers(Client& client, const Statu
       return Fail(DeadlineExceeded(fmt::format("{} of {} workers are ready after {} s", ready,
                                                args.wait_workers, args.timeout_s)));
     }
-    std::this_thread::sleep_for(kPause);
+    ::poll(nullptr, 0, kAskAgainMs);
   }
 }
 

@@ -33,6 +33,20 @@ Status CheckRoots(const proto::Register& info, const char* what,
                   TruncateUtf8(info.name, 64), what, ir::kControllerRoot));
 }
 
+Status CheckMemories(const proto::Register& info) {
+  constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
+  if (info.memory_bytes < 0 || info.memory_bytes > kMostMemoryBytes) {
+    return InvalidArgument(
+        fmt::format("worker '{}' registers devices of {} bytes of memory; 0 to {} are allowed",
+                    info.name, info.memory_bytes, kMostMemoryBytes));
+  }
+  if (info.host_memory_bytes >= 0 && info.disk_bytes >= 0) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "worker '{}' registers {} bytes of its host's memory and {} of a disk; negative ones are not "
+      "allowed",
+      TruncateUtf8(info.name, 64), info.host_memory_bytes, info.disk_bytes));
+}
+
 }  // namespace
 
 Status CheckRegistration(const proto::Register& info) {
@@ -56,18 +70,7 @@ Status CheckRegistration(const proto::Register& info) {
                     "would change what a terminal shows",
                     Printable(TruncateUtf8(info.name, 64)), what, Printable(*text)));
   }
-  constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;
-  if (info.memory_bytes < 0 || info.memory_bytes > kMostMemoryBytes) {
-    return InvalidArgument(
-        fmt::format("worker '{}' registers devices of {} bytes of memory; 0 to {} are allowed",
-                    info.name, info.memory_bytes, kMostMemoryBytes));
-  }
-  if (info.host_memory_bytes < 0 || info.disk_bytes < 0) {
-    return InvalidArgument(fmt::format(
-        "worker '{}' registers {} bytes of its host's memory and {} of a disk; negative ones are "
-        "not allowed",
-        TruncateUtf8(info.name, 64), info.host_memory_bytes, info.disk_bytes));
-  }
+  MW_TRY(CheckMemories(info));
   if (const std::string kind = KindOf(info); kind != "cpu" && kind != "cuda") {
     return InvalidArgument(
         fmt::format("worker '{}' registers devices of the kind '{}'; known are cpu and cuda",

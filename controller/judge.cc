@@ -35,6 +35,8 @@ std::optional<Judge> Judge::Of(const ir::JobRequest& job) {
 
 Verdict Judge::Of(const proto::StepMetrics& metrics) {
   MW_CHECK(metrics.step >= 0) << "step " << metrics.step << " is judged";
+  MW_CHECK(best_ || stop_) << "nothing is asked of a validation";
+  MW_CHECK(standing_.worse >= 0) << standing_.worse << " validations were no better";
   if (metrics.step <= standing_.last_step) {
     const bool last = metrics.step == standing_.last_step;
     return {metrics.step == standing_.best_step, last && stop_ && standing_.worse >= patience_};

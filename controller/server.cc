@@ -82,6 +82,11 @@ Result<std::unique_ptr<Trust>> TrustOf(const std::string& authority_dir, const s
   return std::make_unique<Trust>(std::move(authority), std::move(issued));
 }
 
+Result<FleetView> FleetOf(const Core& core) {
+  const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
+  return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
+}
+
 class ServerImpl final : public ServerWithCounters {
  public:
   ~ServerImpl() override { Stop(); }
@@ -194,12 +199,8 @@ class ServerImpl final : public ServerWithCounters {
   void StartFleetMetrics(const std::string& checkpoint_root) {
     fleet_ = std::make_unique<FleetMetrics>(registry_, *metrics_);
     registry_.AddRefresh([this, checkpoint_root] {
-      const auto see = [](const Core& core) -> Result<FleetView> {
-        const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
-        return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
-      };
       const auto view =
-          Await<FleetView>([&](auto done) { LookAt<FleetView>(*loop_, see, std::move(done)); });
+          Await<FleetView>([&](auto done) { LookAt<FleetView>(*loop_, FleetOf, std::move(done)); });
       if (view.has_value()) fleet_->Observe(*view);
       SetDiskMetrics(registry_, "state", dir_->root());
       SetDiskMetrics(registry_, "checkpoints", checkpoint_root);

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -77,6 +78,7 @@ void WorkerLogs::Stop() {
 
 uint64_t WorkerLogs::Join(const std::string& worker, Fetch fetch) {
   const MutexLock lock(mutex_);
+  MW_CHECK(fetch != nullptr) << "worker '" << worker << "' cannot be asked for its log";
   const uint64_t id = next_id_++;
   sessions_[worker] = {id, std::move(fetch)};
   return id;
