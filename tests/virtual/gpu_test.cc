@@ -296,8 +296,9 @@ TEST(Gpus, InTurnNothingRunsBesideCollectives) {
     results.push_back(*std::move(result));
     overlaps.push_back(gpus.driver.overlaps());
   }
-  EXPECT_GT(overlaps[0], 0);
-  EXPECT_EQ(overlaps[1], 0);
+  // Rows of the next step may be copied to a device beside the last collective of this one.
+  EXPECT_GT(overlaps[0], 4);
+  EXPECT_LT(4 * overlaps[1], overlaps[0]) << overlaps[0];
   EXPECT_EQ(results[0].losses, results[1].losses);
   EXPECT_EQ(results[0].tensors, results[1].tensors);
 }

@@ -42,12 +42,12 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
               testing::EndsWith("\ndecided by equal stages 1, messages 3\n"));
 }
 
-TEST(FormatSearch, HasAtMostEightLinesOfAlternativesAndNoneWithoutASearch) {
+TEST(FormatSearch, HasAtMostFiveLinesOfAlternativesAndNoneWithoutASearch) {
   EXPECT_EQ(FormatSearch({}, {}), "");
   search::FoundLayout found;
   found.best.assign(20, Cost(1, 1, 1));
   const std::string text = FormatSearch(found, {});
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 10);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 7);
 }
 
 TEST(SearchProgress, ShowsOneLineAfterASecondAndClearsIt) {

@@ -264,6 +264,7 @@ TEST_F(SiteTest, StoppingEndsStreams) {
 
 // Every path that the description has is there, and the answers have what it says.
 TEST_F(SiteTest, TheDescriptionIsOfTheseAnswers) {
+  cluster_->files["w0/log"] = "a line\n";
   const Json api = Get("/openapi.json");
   ASSERT_EQ(api["openapi"], "3.1.0");
   for (const auto& [path, methods] : api["paths"].items()) {
