@@ -124,7 +124,8 @@ TEST_F(Mixtures, EndEarlyAndKeepTheBestAlsoBehindAKilledWorker) {
   const ProcessOutput submitted = Run({"submit", file, "--no-wait"});
   ASSERT_TRUE(submitted.exit.ok()) << submitted.stderr_text;
   ASSERT_TRUE(cluster().RunUntil(2, 430).ok());
-  for (const client::WorkerInfo& worker : client().Workers().value()) {
+  const std::vector<client::WorkerInfo> workers = client().Workers().value();
+  for (const client::WorkerInfo& worker : workers) {
     if (worker.busy_devices == 0) continue;
     Kill(cluster().worker(std::stoi(worker.name.substr(1))));
     break;

@@ -304,8 +304,17 @@ class GrpcLink final : public ControllerLink {
     return call.End(stream->Finish(), failure);
   }
 
+  // That the controller at the other end has died since is only seen when something is sent: once
+  // more, over a new connection.
   Status PutShard(const CancelCheck& cancelled, const proto::ShardHead& head,
                   const std::vector<std::string_view>& parts) override {
+    const Status put = PutShardOnce(cancelled, head, parts);
+    if (put.code() != StatusCode::kUnavailable) return put;
+    return PutShardOnce(cancelled, head, parts);
+  }
+
+  Status PutShardOnce(const CancelCheck& cancelled, const proto::ShardHead& head,
+                      const std::vector<std::string_view>& parts) {
     BulkCall call(calls_, token_, cancelled);
     MW_TRY(WaitForBulk(call));
     v1::PutShardReply reply;
