@@ -13,6 +13,8 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 1
+// Its assertions judge input: without them a key that is none is an error as any other.
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
 namespace meshwright::config {

@@ -108,7 +108,17 @@ class Parser {
     }
   }
 
+  // Formulas come from files, too: how deep they nest is bounded, as the stack is.
   Result<Term> Factor() {
+    constexpr int kMostDepth = 200;
+    if (depth_ >= kMostDepth) return Fail(Error(fmt::format("nests deeper than {}", kMostDepth)));
+    ++depth_;
+    Result<Term> factor = FactorInside();
+    --depth_;
+    return factor;
+  }
+
+  Result<Term> FactorInside() {
     if (Take('-')) {
       MW_ASSIGN_OR_RETURN(const Term term, Factor());
       return Negative(term);
@@ -164,6 +174,7 @@ class Parser {
   const std::span<const std::string_view> names_;
   const Op self_;
   size_t at_ = 0;
+  int depth_ = 0;  // of factors in factors
   Formula formula_;
 };
 

@@ -82,5 +82,17 @@ TEST(ElementwiseTable, FormulasCallNativeOpsOnly) {
   EXPECT_EQ(FormulaOf(Op::kEinsum), nullptr);
 }
 
+TEST(ParseFormula, HowDeepItNestsIsBounded) {
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '(') + "a" + std::string(depth, ')');
+  };
+  EXPECT_TRUE(ParseFormula(nested(100), kTwo, Op::kScale).has_value());
+  for (const std::string& deep : {nested(100'000), std::string(100'000, '-') + "a"}) {
+    const Result<Formula> formula = ParseFormula(deep, kTwo, Op::kScale);
+    ASSERT_FALSE(formula.has_value());
+    EXPECT_NE(formula.error().message().find("nests deeper than 200"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::ir
