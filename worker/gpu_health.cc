@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <utility>
 
 namespace meshwright::worker {
@@ -13,13 +14,9 @@ enum ErrorType : unsigned { kCorrected = 0, kUncorrected = 1 };
 constexpr unsigned kSinceBoot = 0;  // of the counters of errors
 
 using NvmlDevice = void*;
-struct NvmlUse {
-  unsigned gpu = 0;  // per cent of the last second in which a kernel ran
-  unsigned memory = 0;
-};
-struct NvmlMemory {
-  unsigned long long total = 0, free = 0, used = 0;
-};
+// NVML's structs of one type of numbers are read as arrays of it.
+using NvmlUse = std::array<unsigned, 2>;                // of GPU and memory, per cent
+using NvmlMemory = std::array<unsigned long long, 3>;  // total, free, used
 
 // Why a GPU's clocks are below what it could do; those that are of the GPU and not of its work.
 struct ThrottleReason {
@@ -47,8 +44,8 @@ struct GpuHealth::Api {
   int (*temperature)(NvmlDevice, unsigned, unsigned*) = nullptr;
   int (*power)(NvmlDevice, unsigned*) = nullptr;
   int (*power_limit)(NvmlDevice, unsigned*) = nullptr;
-  int (*use)(NvmlDevice, NvmlUse*) = nullptr;
-  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
+  int (*use)(NvmlDevice, unsigned*) = nullptr;
+  int (*memory)(NvmlDevice, unsigned long long*) = nullptr;
   int (*errors)(NvmlDevice, unsigned, unsigned, unsigned long long*) = nullptr;
   int (*throttle)(NvmlDevice, unsigned long long*) = nullptr;
 };
@@ -114,16 +111,16 @@ void GpuHealth::Observe(MetricsRegistry& registry) {
     if (api_->power_limit != nullptr && api_->power_limit(gpu.handle, &value) == kNvmlOk) {
       set("meshwright_gpu_power_limit_watts", "Power that a GPU may take.", value / 1e3);
     }
-    NvmlUse use;
-    if (api_->use != nullptr && api_->use(gpu.handle, &use) == kNvmlOk) {
+    NvmlUse use = {};
+    if (api_->use != nullptr && api_->use(gpu.handle, use.data()) == kNvmlOk) {
       set("meshwright_gpu_utilization_ratio", "Share of the time in which a GPU ran kernels.",
-          use.gpu / 1e2);
+          use[0] / 1e2);
     }
-    NvmlMemory memory;
-    if (api_->memory != nullptr && api_->memory(gpu.handle, &memory) == kNvmlOk) {
+    NvmlMemory memory = {};
+    if (api_->memory != nullptr && api_->memory(gpu.handle, memory.data()) == kNvmlOk) {
       set("meshwright_gpu_memory_used_bytes", "Memory of a GPU that all processes hold.",
-          static_cast<double>(memory.used));
-      set("meshwright_gpu_memory_bytes", "Memory of a GPU.", static_cast<double>(memory.total));
+          static_cast<double>(memory[2]));
+      set("meshwright_gpu_memory_bytes", "Memory of a GPU.", static_cast<double>(memory[0]));
     }
     ObserveErrors(registry, gpu);
     unsigned long long reasons = 0;
