@@ -15,7 +15,7 @@ constexpr unsigned kSinceBoot = 0;  // of the counters of errors
 
 using NvmlDevice = void*;
 // NVML's structs of one type of numbers are read as arrays of it.
-using NvmlUse = std::array<unsigned, 2>;                // of GPU and memory, per cent
+using NvmlUse = std::array<unsigned, 2>;               // of GPU and memory, per cent
 using NvmlMemory = std::array<unsigned long long, 3>;  // total, free, used
 
 // Why a GPU's clocks are below what it could do; those that are of the GPU and not of its work.
