@@ -16,6 +16,7 @@ namespace meshwright::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -130,9 +131,11 @@ TEST_F(ObservedCluster, AStoppedProcessIsNamedWhileItsJobHangs) {
            text.find("waits for it") != std::string::npos;
   };
   EXPECT_TRUE(WaitUntil(named, 20'000)) << text;
-  EXPECT_LT(took_ms, 2'000);
-  EXPECT_THAT(text, AllOf(HasSubstr("its process is stopped"), HasSubstr("at instruction "),
-                          HasSubstr("of program 'step'"), HasSubstr("kill -CONT")));
+  EXPECT_LT(took_ms, 10'000);  // A stopped rank is not waited for.
+  // Where the signal caught it is chance: within its list, between two steps, or before an order.
+  EXPECT_THAT(text, AllOf(HasSubstr("its process is stopped"), HasSubstr("kill -CONT"),
+                          AnyOf(HasSubstr("at instruction "), HasSubstr("between two steps"),
+                                HasSubstr("waited for orders"))));
   EXPECT_THAT(Says({"debug", "hang", job, "-o", "json"}),
               AllOf(HasSubstr(R"("cause":"stopped")"), HasSubstr(R"("suspects":[1])")));
   ASSERT_EQ(::kill(ExecutorOf(1), SIGCONT), 0);
