@@ -20,6 +20,7 @@
 #include "bench/profile.h"
 #include "bench/published.h"
 #include "bench/session_case.h"
+#include "bench/writing_case.h"
 #include "planner/cost_model.h"
 #include "profile/worker_profile.h"
 #include "worker/kernel_timing.h"
@@ -132,6 +133,27 @@ Status PrintPlanCase(const PlanCaseOptions& options) {
   MW_ASSIGN_OR_RETURN(const PlanCase result, RunPlanCase(options));
   fmt::print("{}\n", FormatPlanCase(result));
   return OkStatus();
+}
+
+Status PrintWritingCase(const WritingCaseOptions& options) {
+  MW_ASSIGN_OR_RETURN(const WritingCase result, RunWritingCase(options));
+  fmt::print("{}\n", FormatWritingCase(result));
+  return OkStatus();
+}
+
+CLI::App* AddWritingCommand(CLI::App& app, WritingCaseOptions& options) {
+  CLI::App* command = app.add_subcommand("write", "How fast a folder's model writes texts");
+  command->add_option("address", options.address)->required();
+  command->add_option("folder", options.folder)->required();
+  command->add_option("--set", options.overrides);
+  for (auto [name, value] : {std::pair{"--texts", &options.texts},
+                             {"--prompt", &options.prompt_tokens},
+                             {"--new", &options.new_tokens},
+                             {"--step", &options.step_tokens}}) {
+    command->add_option(name, *value)->check(CLI::PositiveNumber);
+  }
+  command->add_option("--late", options.late_prompt_tokens)->check(CLI::NonNegativeNumber);
+  return command;
 }
 
 // All cases, or those whose names begin so.
@@ -278,6 +300,8 @@ int Main(int argc, char** argv) {
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
   std::string published;
+  WritingCaseOptions writing;
+  CLI::App* writing_command = AddWritingCommand(app, writing);
   CLI::App* published_command = AddPublishedCommand(app, published);
   GpuArgs gpu;
   CLI::App* gpu_kernels_command = AddGpuCommand(
@@ -291,6 +315,7 @@ int Main(int argc, char** argv) {
   if (*overhead_command) status = PrintOverhead(profile);
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
   if (*call_command) status = PrintSessionCase(address, calls);
+  if (*writing_command) status = PrintWritingCase(writing);
   if (*ask_command) status = PrintAskCase(address, calls);
   if (*load_command) status = PrintLoadCase(checkpoint);
   if (*cover_command) PrintCover(checkpoint);

@@ -38,6 +38,7 @@ Result<WritingJob> InPages(const ir::JobRequest& of, const Written& by, int64_t 
   auto job = generation::PagedJob(of, by.model.functions, plan, whole.name);
   if (job) {
     MW_ASSIGN_OR_RETURN(ir::JobRequest adapted, Adapted(*std::move(job), by.lora));
+    MW_ASSIGN_OR_RETURN(adapted, generation::WithHalfWeights(std::move(adapted)));
     return WritingJob{std::move(adapted), positions, plan};
   }
   if (job.error().code() != StatusCode::kUnimplemented) return Fail(job.error());

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/half.h"
 #include "formats/float8.h"
 #include "formats/safetensors.h"
 #include "ir/adapters.h"
@@ -76,6 +77,29 @@ struct TileSource {
   }
 };
 
+template <typename From, typename To>
+void ConvertRun(const std::byte* file, std::byte* tile, int64_t count, To (*convert)(From)) {
+  for (int64_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, file + i * static_cast<int64_t>(sizeof(From)), sizeof(From));
+    const To converted = convert(value);
+    std::memcpy(tile + i * static_cast<int64_t>(sizeof(To)), &converted, sizeof(To));
+  }
+}
+
+// What checkpoints of large models are mostly read as, without a way over double for each element.
+bool ConvertedRun(const TileSource& source, const std::byte* file, std::byte* tile, int64_t count) {
+  if (source.file_dtype == ir::DType::kBF16 && source.tile_dtype == ir::DType::kF32) {
+    ConvertRun<uint16_t, float>(file, tile, count, Bf16ToFloat);
+    return true;
+  }
+  if (source.file_dtype == ir::DType::kF32 && source.tile_dtype == ir::DType::kBF16) {
+    ConvertRun<float, uint16_t>(file, tile, count, FloatToBf16);
+    return true;
+  }
+  return false;
+}
+
 void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, std::byte* tile) {
   const int64_t file_bytes = source.file_bytes();
   const int64_t tile_bytes = ir::DTypeBytes(source.tile_dtype);
@@ -87,6 +111,10 @@ void Gather(const SafetensorsWriter::StridedBox& box, const TileSource& source, 
                if (same && stride == 1) {
                  std::memcpy(tile + to * tile_bytes, source.file + from * file_bytes,
                              static_cast<size_t>(count * tile_bytes));
+                 return;
+               }
+               if (stride == 1 && ConvertedRun(source, source.file + from * file_bytes,
+                                               tile + to * tile_bytes, count)) {
                  return;
                }
                for (int64_t i = 0; i < count; ++i) {
@@ -234,7 +262,7 @@ Result<const SafetensorsEntry*> FindReadable(const SafetensorsFile& file,
   const ir::DType wanted = layout.type.dtype;
   const bool number = entry->dtype.has_value() ? IsFloating(*entry->dtype)
                                                : FindFloat8(entry->dtype_name) != nullptr;
-  const bool convertible = number && (wanted == ir::DType::kF32 || wanted == ir::DType::kF64);
+  const bool convertible = number && ir::IsFloating(wanted);
   if (entry->shape != layout.type.dims || !(entry->dtype == wanted || convertible)) {
     return Fail(InvalidArgument(fmt::format("{}: tensor '{}' is {}[{}]; the model needs {}",
                                             file.path(), entry->name, entry->dtype_name,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ir/mixed_precision.h"
 
 namespace meshwright::generation {
 namespace {
@@ -116,6 +117,17 @@ Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunction
   }
   of.driver = {ir::DriverKind::kClient, "", 0, 0};
   return of;
+}
+
+Result<ir::JobRequest> WithHalfWeights(ir::JobRequest job) {
+  const ir::DType compute = job.train.compute_dtype;
+  if (compute == ir::DType::kF32) return job;
+  for (ir::JobProgram& program : job.programs) {
+    MW_ASSIGN_OR_RETURN(const ir::Graph mixed, ir::ToMixedPrecision(program.graph, compute));
+    MW_ASSIGN_OR_RETURN(program.graph, ir::WithHalfParams(mixed, compute));
+  }
+  job.train.compute_dtype = ir::DType::kF32;  // the graphs have their casts
+  return job;
 }
 
 StepLogits StepsOf(client::Session& session, const PagedPlan& plan) {

@@ -46,6 +46,11 @@ Result<PagedPlan> PlanPages(const PagedOptions& options);
 Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunctions& functions,
                                 PagedPlan plan, const std::string& name);
 
+// A job of programs that renew no weights, which it keeps in the 16-bit type that it computes in:
+// half the bytes, and no cast of them in each step. Any other job as it is. Behind LoRA's rewrite
+// (ir/adapters.h), which looks for the products of params. Errors: those of ir::ToMixedPrecision.
+Result<ir::JobRequest> WithHalfWeights(ir::JobRequest job);
+
 // The session outlives what is returned.
 StepLogits StepsOf(client::Session& session, const PagedPlan& plan);
 

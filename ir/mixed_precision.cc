@@ -103,14 +103,17 @@ class Caster {
     return builder_.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
   }
 
-  // Whether the op computes in the 16-bit type: no operand as large as the result is f32.
+  // Whether the op computes in the 16-bit type: no operand as large as the result is f32. A bias
+  // has fewer dims, and is none for a batch of one token either, so that all batches round alike.
   bool FollowsLow(const Node& node) {
-    const int64_t elements = loss_.type(node.inputs[0]).elements();
+    const TensorType& result = loss_.type(node.inputs[0]);
     bool low = false;
     for (ValueId input : node.inputs) {
+      const TensorType& type = loss_.type(input);
       if (IsLow(input)) {
         low = true;
-      } else if (loss_.type(input).elements() >= elements && IsF32(input)) {
+      } else if (type.elements() >= result.elements() && type.rank() >= result.rank() &&
+                 IsF32(input)) {
         return false;
       }
     }
@@ -199,7 +202,49 @@ class CastFolder {
   IdVector<ValueId, bool> is_output_;
 };
 
+// Whether all that read the param take it in the 16-bit type, or look up rows of it.
+bool CanBeHalf(const Graph& graph, const Node& param, const std::vector<NodeId>& users,
+               DType compute) {
+  if (graph.type(param.outputs[0]).dtype != DType::kF32) return false;
+  bool cast = false;
+  for (const NodeId id : users) {
+    const Node& user = graph.node(id);
+    const bool casts = user.op == Op::kCast && graph.type(user.outputs[0]).dtype == compute;
+    if (!casts && user.op != Op::kEmbedding) return false;
+    cast = cast || casts;
+  }
+  return cast;
+}
+
 }  // namespace
+
+Result<Graph> WithHalfParams(const Graph& mixed, DType compute) {
+  const auto users = mixed.Users();
+  IdVector<ValueId, bool> half;
+  half.assign(mixed.values.size(), false);
+  for (const NodeId id : mixed.NodesOf(Op::kParam)) {
+    const ValueId value = mixed.node(id).outputs[0];
+    half[value] = CanBeHalf(mixed, mixed.node(id), users[value], compute);
+  }
+  for (const NamedValue& output : mixed.outputs) half[output.value] = false;
+  size_t next = 0;
+  return RewriteGraph(
+      mixed, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                 const std::vector<TensorType>& types) {
+        const Node& old = mixed.nodes[next++];
+        if (old.op == Op::kParam && half[old.outputs[0]]) {
+          TensorType type = types[0];
+          type.dtype = compute;
+          return builder.Add(node.op, inputs, node.attrs, {type});
+        }
+        const bool reads_half = !old.inputs.empty() && half[old.inputs[0]];
+        if (!reads_half) return builder.Add(node.op, inputs, node.attrs, types);
+        if (old.op == Op::kCast) return inputs;
+        const std::vector<ValueId> rows = builder.Add(node.op, inputs, node.attrs);
+        if (rows.empty()) return rows;  // the builder keeps the error
+        return builder.Add(Op::kCast, rows, {{"dtype", std::string(DTypeName(types[0].dtype))}});
+      });
+}
 
 Result<Graph> ToMixedPrecision(const Graph& loss, DType compute) {
   if (compute != DType::kBF16 && compute != DType::kF16) {

@@ -27,6 +27,11 @@ Result<Graph> ToMixedPrecision(const Graph& loss, DType compute);
 // rounding and one pass less. For a graph and, once more, for its gradient.
 Result<Graph> FoldCasts(const Graph& graph);
 
+// Of a graph in mixed precision: params that products read through a cast are of `compute`
+// themselves, for programs that renew no weights. A table whose rows are looked up, too, gives out
+// rows of that type, which are widened.
+Result<Graph> WithHalfParams(const Graph& mixed, DType compute);
+
 // Gradients of f32 params as the 16-bit products made them: of a differentiated graph, before
 // FoldCasts. A gradient that is the sum of several stays f32.
 Result<Graph> NarrowGradients(const Graph& differentiated);

@@ -97,9 +97,10 @@ void AddRows(KernelRows& rows) {
   for (const Op op : {Op::kSoftmax, Op::kLogSoftmax}) {
     Row(rows, op) = {reference::MakeSoftmax, cpu::MakeSoftmax, cuda::MakeSoftmax};
   }
-  for (const Op op : {Op::kEmbedding, Op::kEmbeddingGrad}) {
-    Row(rows, op) = {reference::MakeEmbedding, cpu::MakeEmbedding, cuda::MakeEmbedding};
-  }
+  Row(rows, Op::kEmbedding) = {reference::MakeEmbedding, cpu::MakeEmbedding, cuda::MakeEmbedding,
+                               kHalves};
+  Row(rows, Op::kEmbeddingGrad) = {reference::MakeEmbedding, cpu::MakeEmbedding,
+                                   cuda::MakeEmbedding};
   Row(rows, Op::kSegments) = {reference::MakeSegments, nullptr, cuda::MakePosition};
   Row(rows, Op::kRotary) = {reference::MakeRotary, cpu::MakeRotary, cuda::MakePosition, kHalves};
 }

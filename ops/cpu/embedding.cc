@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kColumns = 64;
 
+template <typename T>
 KernelResult MakeForward(const ShardBlock& block, std::optional<int64_t> ignored) {
   return MakeFunctionKernel(
       [block, ignored](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
@@ -24,12 +25,12 @@ KernelResult MakeForward(const ShardBlock& block, std::optional<int64_t> ignored
         MW_TRY(CheckTokenIds("embedding", ids, count, block.global_dims[0], ignored));
         ParallelRange(context, count, RowGrain(width), [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            float* out = outputs[0].as<float>() + i * width;
+            T* out = outputs[0].as<T>() + i * width;
             const int64_t row = ids[i] - first;
             if (row < 0 || row >= block.local_dims[0] || ids[i] == ignored) {
-              std::fill_n(out, width, 0.0f);
+              std::fill_n(out, width, T{0});
             } else {
-              std::copy_n(inputs[0].as<float>() + row * width, width, out);
+              std::copy_n(inputs[0].as<T>() + row * width, width, out);
             }
           }
         });
@@ -70,7 +71,11 @@ KernelResult MakeEmbedding(const KernelSpec& spec) {
   const bool forward = spec.op == ir::Op::kEmbedding;
   MW_ASSIGN_OR_RETURN(const ShardBlock block,
                       spec.BlockOf(forward ? spec.inputs[0] : spec.outputs[0]));
-  return forward ? MakeForward(block, IgnoredId(spec.attrs)) : MakeGrad(block);
+  if (!forward) return MakeGrad(block);
+  // Of bf16 the bits.
+  return ir::DTypeBytes(spec.outputs[0].dtype) == 2
+             ? MakeForward<uint16_t>(block, IgnoredId(spec.attrs))
+             : MakeForward<float>(block, IgnoredId(spec.attrs));
 }
 
 }  // namespace meshwright::ops::cpu

@@ -17,6 +17,10 @@ constexpr double kSmallestHalfTileFlops = 16e6;
 // Few rows read all of the weights, which is worth a thread of its own sooner.
 constexpr double kSmallestAloneFlops = 1e6;
 constexpr int64_t kFloatTile = 1024;
+// Whole rows of the weights, as memory gives them out fastest; so many rows of the other operand
+// wait for memory, not for products.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kAloneColumns = 4096;
 // bf16 products pack the second operand for every tile: whole rows of it.
 constexpr int64_t kHalfTileRows = 512;
 constexpr int64_t kHalfTileColumns = 4096;
@@ -39,8 +43,9 @@ GemmPlan::GemmPlan(const GemmLoops& loops, bool alone)
       k_(loops.k),
       outer_(Expand(loops.outer)),
       depth_(Expand(loops.depth)),
-      alone_(Cut(kFloatTile, kFloatTile)),
-      team_(CutForTeam(kFloatTile, kFloatTile, alone ? kSmallestAloneFlops : kSmallestTileFlops)) {}
+      alone_(Cut(kFloatTile, alone ? kAloneColumns : kFloatTile)),
+      team_(CutForTeam(kFloatTile, alone ? kAloneColumns : kFloatTile,
+                       alone ? kSmallestAloneFlops : kSmallestTileFlops)) {}
 
 std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
   std::vector<Offsets> offsets{{}};
@@ -80,6 +85,22 @@ GemmPlan::Tiling GemmPlan::CutForTeam(int64_t rows, int64_t columns, double smal
                                            : Cut(tiling.rows, HalfOf(tiling.columns));
   }
   return tiling;
+}
+
+// Elements of these products do not depend on tiles: few rows are cut into one piece of the weights
+// for each thread, which walks through whole rows of it.
+GemmPlan::Tiling GemmPlan::AloneTiling(const RunContext& context) const {
+  if (context.team == nullptr) return alone_;
+  if (std::min(m_.size, n_.size) > kFewRows) return team_;
+  const double flops = 2.0 * static_cast<double>(m_.size) * static_cast<double>(n_.size) *
+                       static_cast<double>(k_.size) * static_cast<double>(depth_.size());
+  if (flops < 2 * kSmallestAloneFlops) return alone_;
+  const int64_t threads = context.team->size();
+  const int64_t longer = std::max(m_.size, n_.size);
+  const int64_t share = (longer + threads - 1) / threads;
+  const int64_t piece =
+      std::min((share + kSmallestTile - 1) / kSmallestTile * kSmallestTile, kAloneColumns);
+  return m_.size > n_.size ? Cut(piece, n_.size) : Cut(m_.size, piece);
 }
 
 GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
@@ -122,7 +143,7 @@ void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* 
 
 void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c,
                    bool accumulate) const {
-  const Tiling& tiling = context.team == nullptr ? alone_ : team_;
+  const Tiling tiling = is_alone_ ? AloneTiling(context) : context.team == nullptr ? alone_ : team_;
   const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
@@ -140,9 +161,8 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
   if (c == ir::DType::kBF16 && depth_.size() > 1) return false;
   half_result_bytes_ = ir::DTypeBytes(c);
   half_accumulates_ = accumulate;
-  half_tiling_ = CutForTeam(kHalfTileRows, kHalfTileColumns,
-                            is_alone_ ? kSmallestAloneFlops : kSmallestHalfTileFlops);
   if (is_alone_) return true;
+  half_tiling_ = CutForTeam(kHalfTileRows, kHalfTileColumns, kSmallestHalfTileFlops);
   for (int64_t index = 0; index < half_tiling_.count(); ++index) {
     const Tile tile = TileAt(half_tiling_, index);
     for (const bool adds : {false, true}) {
@@ -174,10 +194,11 @@ void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* 
 
 void GemmPlan::RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b,
                        void* c) const {
-  const int64_t per_product = half_tiling_.count();
+  const Tiling tiling = is_alone_ ? AloneTiling(context) : half_tiling_;
+  const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
-    RunHalfTile(TileAt(half_tiling_, item % per_product), a + at.a, b + at.b,
+    RunHalfTile(TileAt(tiling, item % per_product), a + at.a, b + at.b,
                 static_cast<std::byte*>(c) + at.c * half_result_bytes_);
   });
 }

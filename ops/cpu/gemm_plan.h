@@ -67,6 +67,7 @@ class GemmPlan {
   static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
   Tiling Cut(int64_t rows, int64_t columns) const;
   Tiling CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const;
+  Tiling AloneTiling(const RunContext& context) const;
   Tile TileAt(const Tiling& tiling, int64_t index) const;
   void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
   void RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
@@ -83,7 +84,7 @@ class GemmPlan {
   std::vector<Offsets> depth_;
   Tiling alone_;                                 // f32, one thread
   Tiling team_;                                  // f32
-  Tiling half_tiling_;                           // bf16
+  Tiling half_tiling_;                           // bf16, but for products whose elements are alone
   std::array<std::optional<HalfGemm>, 8> half_;  // by KindOf
   int64_t half_result_bytes_ = 0;
   bool half_accumulates_ = false;

@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace meshwright::ops::cpu {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kFewRows = 8;          // so many stream through b
-constexpr int64_t kStreamColumns = 512;  // whose sums stay in the first cache
+constexpr int64_t kFewRows = 8;           // so many stream through b
+constexpr int64_t kStreamColumns = 4096;  // whole rows of b, which memory gives out fastest
 constexpr int64_t kPanelColumns = 64;
 constexpr int64_t kLine = 16;  // floats of 64 bytes
 
@@ -41,7 +41,7 @@ void PutRow(const AloneWork& work, int64_t row, int64_t column, int64_t count, c
 
 // ---- few rows ----
 
-constexpr int64_t kSteps = 4;  // of k, per visit of a sum
+constexpr int64_t kSteps = 8;  // of k, per visit of a sum
 
 // sums [kRows, kStreamColumns] += the steps of k from `k` on, in their order.
 template <typename T, int kRows, int kDepth>
@@ -53,12 +53,15 @@ HWY_INLINE void StreamSteps(const AloneWork& work, int64_t row, int64_t k, int64
   const int64_t lanes = LaneCount();
   for (int64_t j = 0; j < width; j += lanes) {
     FloatVec rows[kDepth];
+    HWY_UNROLL(8)
     for (int s = 0; s < kDepth; ++s) {
       rows[s] = LoadWideLanes(d, b + s * work.b.row_stride + j, width - j);
     }
+    HWY_UNROLL(4)
     for (int i = 0; i < kRows; ++i) {
       float* at = sums + i * kStreamColumns + j;
       FloatVec sum = hn::Load(d, at);
+      HWY_UNROLL(8)
       for (int s = 0; s < kDepth; ++s) {
         sum = hn::MulAdd(hn::Set(d, a[i * work.a_row + s]), rows[s], sum);
       }
@@ -67,16 +70,119 @@ HWY_INLINE void StreamSteps(const AloneWork& work, int64_t row, int64_t k, int64
   }
 }
 
+// The same for one row: b is walked from its begin to its end, as memory likes best.
+template <typename T>
+void StreamOne(const AloneWork& work, int64_t row, int64_t k, int64_t column, int64_t width,
+               float* sums) {
+  constexpr int kAtOnce = 4;
+  const FloatTag d;
+  const T* HWY_RESTRICT b = static_cast<const T*>(work.b.data) + k * work.b.row_stride + column;
+  const FloatVec a = hn::Set(d, work.a[row * work.a_row + k]);
+  const int64_t lanes = LaneCount();
+  int64_t j = 0;
+  for (; j + kAtOnce * lanes <= width; j += kAtOnce * lanes) {
+    FloatVec sum[kAtOnce];
+    HWY_UNROLL(4)
+    for (int v = 0; v < kAtOnce; ++v) sum[v] = hn::Load(d, sums + j + v * lanes);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kAtOnce; ++v) {
+      sum[v] = hn::MulAdd(a, LoadWide(d, b + j + v * lanes), sum[v]);
+    }
+    HWY_UNROLL(4)
+    for (int v = 0; v < kAtOnce; ++v) hn::Store(sum[v], d, sums + j + v * lanes);
+  }
+  for (; j < width; j += lanes) {
+    hn::Store(hn::MulAdd(a, LoadWideLanes(d, b + j, width - j), hn::Load(d, sums + j)), d,
+              sums + j);
+  }
+}
+
 template <typename T, int kRows>
 void StreamBlock(const AloneWork& work, int64_t row, int64_t column, int64_t width) {
   float* sums = work.scratch;
-  std::fill(sums, sums + kRows * kStreamColumns, 0.0f);
+  for (int i = 0; i < kRows; ++i) std::fill_n(sums + i * kStreamColumns, width + kLine, 0.0f);
   int64_t k = 0;
-  for (; k + kSteps <= work.size.k; k += kSteps) {
+  for (; kRows > 1 && k + kSteps <= work.size.k; k += kSteps) {
     StreamSteps<T, kRows, kSteps>(work, row, k, column, width, sums);
   }
-  for (; k < work.size.k; ++k) StreamSteps<T, kRows, 1>(work, row, k, column, width, sums);
+  for (; kRows > 1 && k < work.size.k; ++k) {
+    StreamSteps<T, kRows, 1>(work, row, k, column, width, sums);
+  }
+  for (; k < work.size.k; ++k) StreamOne<T>(work, row, k, column, width, sums);
   for (int i = 0; i < kRows; ++i) {
+    PutRow(work, row + i, column, width, sums + i * kStreamColumns);
+  }
+}
+
+// Eight rows: sums in registers over so many steps of k, whose rows of b the second cache holds
+// and the steps before them have fetched.
+constexpr int64_t kStripSteps = 32;
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
+constexpr int kStripVectors = 1;
+#else
+constexpr int kStripVectors = 3;
+#endif
+
+// sums [kFewRows, kStreamColumns] += `depth` steps of k, for kVectors vectors of columns, of which
+// `width` are there.
+template <typename T, int kVectors>
+HWY_INLINE void Strip(const AloneWork& work, int64_t row, int64_t k, int64_t depth, const T* b,
+                      int64_t width, float* sums) {
+  const FloatTag d;
+  const int64_t lanes = LaneCount();
+  const float* HWY_RESTRICT a = work.a + row * work.a_row + k;
+  FloatVec sum[kFewRows][kVectors];
+  HWY_UNROLL(8)
+  for (int i = 0; i < kFewRows; ++i) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      sum[i][v] = hn::Load(d, sums + i * kStreamColumns + v * lanes);
+    }
+  }
+  const int64_t left = work.size.k - k;
+  for (int64_t s = 0; s < depth; ++s) {
+    const T* from = b + s * work.b.row_stride;
+    // Into the second cache: the first has no room for them.
+    if (s + kStripSteps < left) {
+      for (int v = 0; v < kVectors; ++v) {
+        __builtin_prefetch(from + kStripSteps * work.b.row_stride + v * lanes, 0, 2);
+      }
+    }
+    FloatVec line[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      line[v] = LoadWideLanes(d, from + v * lanes, width - v * lanes);
+    }
+    for (int i = 0; i < kFewRows; ++i) {
+      const FloatVec factor = hn::Set(d, a[i * work.a_row + s]);
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(factor, line[v], sum[i][v]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int i = 0; i < kFewRows; ++i) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sum[i][v], d, sums + i * kStreamColumns + v * lanes);
+    }
+  }
+}
+
+template <typename T>
+void StripBlock(const AloneWork& work, int64_t row, int64_t column, int64_t width) {
+  float* sums = work.scratch;
+  for (int i = 0; i < kFewRows; ++i) std::fill_n(sums + i * kStreamColumns, width + kLine, 0.0f);
+  const int64_t wide = kStripVectors * LaneCount();
+  for (int64_t k = 0; k < work.size.k; k += kStripSteps) {
+    const int64_t depth = std::min(kStripSteps, work.size.k - k);
+    const T* b = static_cast<const T*>(work.b.data) + k * work.b.row_stride + column;
+    int64_t j = 0;
+    for (; j + wide <= width; j += wide) {
+      Strip<T, kStripVectors>(work, row, k, depth, b + j, wide, sums + j);
+    }
+    for (; j < width; j += LaneCount()) {
+      Strip<T, 1>(work, row, k, depth, b + j, width - j, sums + j);
+    }
+  }
+  for (int i = 0; i < kFewRows; ++i) {
     PutRow(work, row + i, column, width, sums + i * kStreamColumns);
   }
 }
@@ -86,7 +192,7 @@ void Stream(const AloneWork& work) {
   for (int64_t column = 0; column < work.size.n; column += kStreamColumns) {
     const int64_t width = std::min(kStreamColumns, work.size.n - column);
     int64_t row = 0;
-    for (; row + 8 <= work.size.m; row += 8) StreamBlock<T, 8>(work, row, column, width);
+    for (; row + 8 <= work.size.m; row += 8) StripBlock<T>(work, row, column, width);
     for (; row + 4 <= work.size.m; row += 4) StreamBlock<T, 4>(work, row, column, width);
     for (; row + 2 <= work.size.m; row += 2) StreamBlock<T, 2>(work, row, column, width);
     for (; row < work.size.m; ++row) StreamBlock<T, 1>(work, row, column, width);
@@ -213,7 +319,8 @@ template <typename T, int kRows>
 void DotRows(const AloneWork& work, int64_t row, int64_t column, int64_t width) {
   float* out = work.scratch;
   int64_t j = 0;
-  for (; j + 4 <= width; j += 4) DotBlock<T, kRows, 4>(work, row, column + j, out + j);
+  // For one row memory is what takes time, and it gives out one run of bytes fastest.
+  for (; kRows > 1 && j + 4 <= width; j += 4) DotBlock<T, kRows, 4>(work, row, column + j, out + j);
   for (; j < width; ++j) DotBlock<T, kRows, 1>(work, row, column + j, out + j);
   for (int i = 0; i < kRows; ++i) PutRow(work, row + i, column, width, out + i * kLine);
 }
@@ -295,7 +402,7 @@ void VecAloneProduct(GemmSize size, AloneOperand a, AloneOperand b, AloneResult 
   const bool copies = a.half || a.column_stride != 1;
   const int64_t a_row = copies ? RoundUp(size.k) : a.row_stride;
   const int64_t copy = copies ? size.m * a_row : 0;
-  constexpr int64_t kSums = 8 * 512;  // of few rows; a panel needs less beside itself
+  constexpr int64_t kSums = 8 * 4096 + 16;  // of few rows; a panel needs less beside itself
   float* scratch = ThreadScratch(copy + kSums + size.k * 64);
   if (copies) CopyWide(a, size.m, size.k, a_row, scratch);
   const AloneWork work{
