@@ -65,12 +65,15 @@ bool IsStatistic(const Node& node, size_t operand) {
 class Caster {
  public:
   Caster(const Graph& loss, DType compute)
-      : loss_(loss), compute_(compute), builder_(loss.name), map_(loss.values.size()) {}
+      : loss_(loss), compute_(compute), builder_(loss.name), map_(loss.values.size()) {
+    of_weights_.assign(loss.values.size(), false);
+  }
 
   Result<Graph> Run() {
     for (const Node& node : loss_.nodes) {
       builder_.SetLayer(node.layer);
       builder_.SetPhase(node.phase);
+      MarkWeights(node);
       Emit(node);
       MW_TRY(builder_.status());
     }
@@ -103,21 +106,32 @@ class Caster {
     return builder_.AddOne(Op::kCast, {value}, {{"dtype", std::string(DTypeName(dtype))}});
   }
 
-  // Whether the op computes in the 16-bit type: no operand as large as the result is f32. A bias
-  // has fewer dims, and is none for a batch of one token either, so that all batches round alike.
+  // Whether the op computes in the 16-bit type: no f32 operand comes of the batch. What comes of
+  // weights alone, as a bias does, is narrowed, unless it is as large as the result; with fewer
+  // dims it is not, however few tokens there are, so that all batches round alike.
   bool FollowsLow(const Node& node) {
     const TensorType& result = loss_.type(node.inputs[0]);
     bool low = false;
     for (ValueId input : node.inputs) {
       const TensorType& type = loss_.type(input);
+      const bool large = type.elements() >= result.elements() && type.rank() >= result.rank();
       if (IsLow(input)) {
         low = true;
-      } else if (type.elements() >= result.elements() && type.rank() >= result.rank() &&
-                 IsF32(input)) {
+      } else if (IsF32(input) && (large || !of_weights_[input])) {
         return false;
       }
     }
     return low;
+  }
+
+  // Of params and constants alone.
+  void MarkWeights(const Node& node) {
+    const bool source = node.op == Op::kParam || node.op == Op::kConstant;
+    const bool of_weights =
+        source ||
+        (!node.inputs.empty() && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                             [&](ValueId input) { return of_weights_[input]; }));
+    for (const ValueId output : node.outputs) of_weights_[output] = of_weights;
   }
 
   void Emit(const Node& node) {
@@ -144,6 +158,7 @@ class Caster {
   const DType compute_;
   Builder builder_;
   IdVector<ValueId, ValueId> map_;
+  IdVector<ValueId, bool> of_weights_;
   std::map<std::tuple<ValueId, DType, int>, ValueId> casts_;
 };
 

@@ -11,9 +11,11 @@
 #include <map>
 #include <numeric>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "base/thread_team.h"
 #include "ir/builder.h"
+#include "ir/mixed_precision.h"
 #include "models/decoder.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
@@ -48,6 +50,9 @@ ops::HostTensor ParamOf(const ir::Node& node, const ir::TensorType& type) {
     const double x = (ones ? 1.0 : 0.0) + 0.25 * PhiloxNormal(5, stream, static_cast<uint64_t>(i));
     if (type.dtype == ir::DType::kF64) {
       std::memcpy(tensor.data.data() + i * 8, &x, 8);
+    } else if (type.dtype == ir::DType::kBF16) {
+      const uint16_t half = FloatToBf16(static_cast<float>(x));
+      std::memcpy(tensor.data.data() + i * 2, &half, 2);
     } else {
       const auto narrow = static_cast<float>(x);
       std::memcpy(tensor.data.data() + i * 4, &narrow, 4);
@@ -131,16 +136,28 @@ struct Token {
   int32_t position = 0;
 };
 
-// Programs of several sizes on one state, as a job has them.
+// Products in bf16, of weights in it.
+ir::Graph InHalf(const ir::Graph& graph) {
+  const auto mixed = ir::ToMixedPrecision(graph, ir::DType::kBF16);
+  EXPECT_TRUE(mixed) << mixed.error();
+  const auto half = mixed ? ir::WithHalfParams(*mixed, ir::DType::kBF16) : mixed;
+  EXPECT_TRUE(half) << half.error();
+  return half.value_or(graph);
+}
+
+// Programs of several sizes on one state, as a job has them. dtype bf16: as InHalf.
 class Job {
  public:
   Job(const PageShape& shape, const TrainerFunctions& functions, ir::DType dtype,
       std::vector<int64_t> sizes, ThreadTeam* team = nullptr)
       : shape_(shape), team_(team) {
     for (const int64_t size : sizes) {
-      auto program = PagedProgram(shape, {.tokens = size, .rows = size}, functions, dtype);
+      const bool half = dtype == ir::DType::kBF16;
+      auto program = PagedProgram(shape, {.tokens = size, .rows = size}, functions,
+                                  half ? ir::DType::kF32 : dtype);
       EXPECT_TRUE(program) << program.error();
       if (!program) continue;
+      if (half) program->graph = InHalf(program->graph);
       ir::Builder builder(program->graph);
       for (const ir::Node& node : program->graph.nodes) {
         if (node.op != ir::Op::kPagedAttention) continue;
@@ -279,6 +296,8 @@ std::vector<Family> Families() {
 
 class PagedFamily : public ::testing::TestWithParam<size_t> {
  protected:
+  void CheckBits(ir::DType dtype);
+
   Family family_ = Families()[GetParam()];
 };
 
@@ -296,20 +315,20 @@ TEST_P(PagedFamily, EqualsTheForwardThatTrains) {
 }
 
 // Alone token by token, in chunks, on other pages, among other texts, with and without a team.
-TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) {
+void PagedFamily::CheckBits(ir::DType dtype) {
   const std::vector<int32_t> text = TextOf(2, 40);
-  Job alone(Shape(), family_.functions, ir::DType::kF32, {1});
+  Job alone(Shape(dtype), family_.functions, dtype, {1});
   alone.Place(0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   const auto expected = alone.Write(0, text, 1, 1);
   ThreadTeam team(3);
   for (const int64_t chunk : {1, 7, 64}) {
     for (ThreadTeam* with : {static_cast<ThreadTeam*>(nullptr), &team}) {
-      Job job(Shape(), family_.functions, ir::DType::kF32, {8, 64}, with);
+      Job job(Shape(dtype), family_.functions, dtype, {8, 64}, with);
       job.Place(3, {23, 1, 20, 5, 2, 11, 8, 0, 7, 3});
       EXPECT_TRUE(job.Write(3, text, chunk, chunk <= 8 ? 8 : 64) == expected) << chunk;
     }
   }
-  Job mixed(Shape(), family_.functions, ir::DType::kF32, {8, 32}, &team);
+  Job mixed(Shape(dtype), family_.functions, dtype, {8, 32}, &team);
   for (int32_t row = 0; row < 4; ++row) {
     std::vector<int32_t> pages;
     for (int32_t i = 0; i < 6; ++i) pages.push_back(4 * i + row);
@@ -334,6 +353,10 @@ TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) {
   EXPECT_TRUE(found == std::vector(expected.begin(), expected.begin() + 24));
 }
 
+TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) { CheckBits(ir::DType::kF32); }
+
+TEST_P(PagedFamily, BitsInHalfPrecisionDoNotDependOnTheBatch) { CheckBits(ir::DType::kBF16); }
+
 INSTANTIATE_TEST_SUITE_P(Models, PagedFamily, ::testing::Range<size_t>(0, 6),
                          [](const auto& param) { return Families()[param.param].name; });
 
@@ -344,6 +367,15 @@ TEST(PagedProgram, PagesInHalfPrecisionAreNear) {
   const double difference = Largest(Whole(Gpt2(), text, ir::DType::kF32), job.Write(0, text, 8, 8));
   EXPECT_LT(difference, 0.05);
   EXPECT_GT(difference, 1e-5);
+}
+
+TEST(PagedProgram, WeightsInHalfPrecisionAreNear) {
+  const std::vector<int32_t> text = TextOf(1, 21);
+  Job job(Shape(ir::DType::kBF16), Gpt2(), ir::DType::kBF16, {8});
+  job.Place(0, {7, 3, 20, 1, 9, 0});
+  const double difference = Largest(Whole(Gpt2(), text, ir::DType::kF32), job.Write(0, text, 8, 8));
+  EXPECT_LT(difference, 0.1);
+  EXPECT_GT(difference, 1e-4);
 }
 
 TEST(PagedProgram, RefusesByNameWhatIsNotOfOneToken) {

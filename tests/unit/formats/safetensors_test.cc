@@ -529,6 +529,20 @@ TEST_F(SafetensorsTest, ReadingConvertsFloatTypesAndAcceptsNamesWithoutPrefix) {
   EXPECT_EQ(wide[2], -INFINITY);
 }
 
+TEST_F(SafetensorsTest, ReadingNarrowsToNearestEven) {
+  std::string file = Raw(R"({"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", 0);
+  const uint32_t values[4] = {0x3f808000, 0x3f818000, 0x3f808001, 0x7f800001};  // ties, up, NaN
+  file.append(reinterpret_cast<const char*>(values), sizeof values);
+  const auto opened = SafetensorsFile::Open(WriteRaw(file));
+  ASSERT_TRUE(opened) << opened.error();
+  const auto tile = ReadLogicalTile(**opened, Param({{"name", "w"}}), {ir::DType::kBF16, {4}}, {});
+  ASSERT_TRUE(tile) << tile.error();
+  uint16_t half[4];
+  ASSERT_EQ(tile->size(), sizeof half);
+  std::memcpy(half, tile->data(), sizeof half);
+  EXPECT_THAT(half, ::testing::ElementsAre(0x3f80, 0x3f82, 0x3f81, 0x7fc0));
+}
+
 TEST_F(SafetensorsTest, ReadingSaysWhichShapeTheModelNeeds) {
   const auto opened = SafetensorsFile::Open(
       WriteRaw(Raw(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)));

@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <string>
 
 #include "ir/autodiff.h"
 #include "ir/builder.h"
@@ -389,6 +391,50 @@ TEST(FoldCasts, TwiceIsOnce) {
   const Graph once = Folded(DifferentiatedBlock());
   EXPECT_FALSE(once.nodes.empty());
   EXPECT_EQ(Folded(once), once);
+}
+
+TEST(HalfParams, ThoseOfProductsAreOfThatTypeAndNoOther) {
+  MixedGraph g;
+  const ValueId table = g.Weight("table", {16, 8});
+  const ValueId gain = g.Weight("gain", {8});
+  const ValueId ids = g.Value("ids", {2, 4}, DType::kI32);
+  const ValueId rows = g.AddOne(Op::kEmbedding, {table, ids});
+  const ValueId norm = g.AddOne(Op::kRmsNorm, {rows, gain}, {{"eps", 1e-5}});
+  const ValueId y = g.Product(norm, g.Weight("w"));
+  const ValueId logits = g.AddOne(Op::kEinsum, {y, table}, {{"equation", "bsk,vk->bsv"}});
+  const auto half = WithHalfParams(g.Mixed(logits), DType::kBF16);
+  ASSERT_TRUE(half) << half.error();
+  EXPECT_TRUE(VerifyGraph(*half).ok()) << VerifyGraph(*half);
+  std::map<std::string, DType> types;
+  for (const NodeId id : half->NodesOf(Op::kParam)) {
+    const Node& param = half->node(id);
+    types[param.attrs.Str("name")] = half->type(param.outputs[0]).dtype;
+  }
+  const std::map<std::string, DType> expected = {
+      {"table", DType::kBF16}, {"gain", DType::kF32}, {"w", DType::kBF16}};
+  EXPECT_EQ(types, expected);
+  for (const NodeId id : half->NodesOf(Op::kCast)) {
+    EXPECT_NE(half->producer(half->node(id).inputs[0]).op, Op::kParam);
+  }
+  EXPECT_EQ(half->type(half->outputs[0].value).dtype, DType::kF32);
+}
+
+// A bias of one token's product is as large as the product itself, and rounds like any other.
+TEST(MixedPrecision, ABiasFollowsWhateverTheBatch) {
+  for (const int64_t tokens : {1, 4}) {
+    Builder g("loss");
+    const auto value = [&](Op op, const char* name, Dims dims) {
+      return g.AddOne(op, {}, {{"name", name}}, {{DType::kF32, std::move(dims)}});
+    };
+    const ValueId x = value(Op::kInput, "x", {1, tokens, 8});
+    const ValueId y =
+        g.AddOne(Op::kEinsum, {x, value(Op::kParam, "w", {8, 8})}, {{"equation", "bsk,kn->bsn"}});
+    g.SetOutput("y", g.AddOne(Op::kAdd, {y, value(Op::kParam, "bias", {8})}));
+    const auto mixed = ToMixedPrecision(*g.Finish(), DType::kBF16);
+    ASSERT_TRUE(mixed) << mixed.error();
+    const Node& add = mixed->node(mixed->NodesOf(Op::kAdd).at(0));
+    EXPECT_EQ(mixed->type(add.outputs[0]).dtype, DType::kBF16) << tokens;
+  }
 }
 
 }  // namespace
