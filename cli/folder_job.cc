@@ -30,6 +30,21 @@ Result<config::JobConfig> FolderConfig(const FolderModel& model, int64_t positio
   return config::ParseJobConfig(source);
 }
 
+namespace {
+
+// What the file brings is not drawn before.
+void LeaveUndrawn(ir::JobRequest& job) {
+  for (ir::JobProgram& program : job.programs) {
+    for (ir::Node& node : program.graph.nodes) {
+      if (node.op == ir::Op::kParam && !formats::MayBeDrawn(node)) {
+        node.attrs.Set("init", std::string("zeros"));
+      }
+    }
+  }
+}
+
+}  // namespace
+
 Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::JobConfig& config,
                                          ir::JobRequest job) {
   MW_ASSIGN_OR_RETURN(const config::StartingWeights found, config::FindStartingWeights(config));
@@ -41,6 +56,7 @@ Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::J
   MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
   const Status fits = formats::CheckWeights(*file, job.main().graph);
   if (!fits.ok()) return Fail(fits);  // it names the file
+  LeaveUndrawn(job);
   client::SendOptions options;
   options.upload = weights.is_temporary();
   MW_ASSIGN_OR_RETURN(client::SentFile sent, client::SendFile(client, weights.path(), options));

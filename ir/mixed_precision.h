@@ -5,7 +5,8 @@
 // once per step. Which type an op computes in:
 //   16-bit    einsum (but with a scalar result), attention, attention_qkv, products of experts and
 //             tokens on their way to and from them (but not the weights of a token's experts)
-//   follows   elementwise ops, rotary and ops that only move values: 16-bit when no f32 operand comes
+//   follows   elementwise ops, rotary and ops that only move values: 16-bit when no f32 operand
+//   comes
 //             of the batch, so that bias and gate stay 16-bit and the residual stream f32
 //   f32       all else: norms, embeddings, losses, reductions
 // Products accumulate in f32. bf16 has the range of f32, so the loss is not scaled.

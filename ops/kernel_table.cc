@@ -31,7 +31,7 @@ void AddElementwise(KernelRows& rows) {
 
 void AddSources(KernelRows& rows) {
   Row(rows, Op::kFeed) = {reference::MakeSource, nullptr, cuda::MakeFeed, false, kAnyType};
-  Row(rows, Op::kConstant) = {reference::MakeSource, cpu::MakeSource, cuda::MakeSource};
+  Row(rows, Op::kConstant) = {reference::MakeSource, cpu::MakeSource, cuda::MakeSource, kHalves};
   Row(rows, Op::kRandomNormal) = {reference::MakeSource, cpu::MakeSource, cuda::MakeSource};
   Row(rows, Op::kLearningRate) = {reference::MakeSource, nullptr, cuda::MakeSource};
 }

@@ -1,6 +1,7 @@
 // constant and random_normal: what fills the weights before the first step.
 #include <algorithm>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vec_elementwise.h"
@@ -10,14 +11,19 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-KernelResult MakeConstant(const KernelSpec& spec) {
-  const float value = static_cast<float>(spec.attrs.Real("value"));
+template <typename T>
+KernelResult MakeFill(T value) {
   return MakeFunctionKernel([value](const RunContext& context, Inputs, Outputs outputs) -> Status {
-    float* out = outputs[0].as<float>();
+    T* out = outputs[0].as<T>();
     ParallelRange(context, outputs[0].elements(), kElementGrain,
                   [&](int64_t begin, int64_t end) { std::fill(out + begin, out + end, value); });
     return {};
   });
+}
+
+KernelResult MakeConstant(const KernelSpec& spec) {
+  const float value = static_cast<float>(spec.attrs.Real("value"));
+  return spec.outputs[0].dtype == ir::DType::kBF16 ? MakeFill(FloatToBf16(value)) : MakeFill(value);
 }
 
 // Padding beyond the global edge is 0.
