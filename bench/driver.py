@@ -9,6 +9,7 @@ import context  # registers its cases
 import recovery  # registers its cases
 import roofline
 import table
+import writing  # registers its cases
 from common import RUNS, log, machine
 
 KEYS = ("name", "shape", "ours", "peer", "ratio", "limit", "limit_ratio", "target", "met", "spread", "machine")

@@ -4,13 +4,16 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include <dnnl.hpp>
 
+#include "base/check.h"
 #include "base/thread_team.h"
 
 namespace meshwright::bench {
@@ -116,6 +119,20 @@ class Product {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
+constexpr int64_t kReadStep = 64;
+
+// Several sums at once, so that no addition waits for another. bytes: a multiple of kReadStep.
+__attribute__((target_clones("avx512f", "avx2", "default"))) uint64_t SumOf(const char* data,
+                                                                            int64_t bytes) {
+  std::array<uint64_t, kReadStep / sizeof(uint64_t)> sums{};
+  for (int64_t i = 0; i < bytes; i += kReadStep) {
+    std::array<uint64_t, kReadStep / sizeof(uint64_t)> some;
+    std::memcpy(some.data(), data + i, kReadStep);
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += some[k];
+  }
+  return std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+}
+
 }  // namespace
 
 bool HasProductsOf(ir::DType dtype) {
@@ -160,6 +177,20 @@ double CopyBandwidth(int threads) {
     });
   });
   return 2.0 * static_cast<double>(part * threads) / seconds;
+}
+
+double ReadBandwidth(int threads) {
+  const Buffer from(kCopyBytes);
+  const int64_t part = kCopyBytes / threads / kReadStep * kReadStep;
+  ThreadTeam team(threads);
+  std::vector<uint64_t> sums(static_cast<size_t>(threads));
+  const double seconds = MedianSeconds([&] {
+    team.ParallelFor(threads, [&](int64_t begin, int64_t, int) {
+      sums[static_cast<size_t>(begin)] += SumOf(from.data() + begin * part, part);
+    });
+  });
+  MW_CHECK(sums[0] == 0) << "the buffer holds zeros";
+  return static_cast<double>(part * threads) / seconds;
 }
 
 }  // namespace meshwright::bench

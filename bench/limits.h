@@ -30,4 +30,7 @@ double MatmulSeconds(const MatmulShape& shape, ir::DType dtype, int threads);
 // Bytes per second of a copy between buffers far larger than the caches, read and write counted.
 double CopyBandwidth(int threads);
 
+// Bytes per second of reading a buffer far larger than the caches, from begin to end.
+double ReadBandwidth(int threads);
+
 }  // namespace meshwright::bench

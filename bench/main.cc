@@ -12,6 +12,7 @@
 #include "bench/ask_case.h"
 #include "bench/checkpoint_case.h"
 #include "bench/device_run.h"
+#include "bench/encode_case.h"
 #include "bench/gpu_cases.h"
 #include "bench/grouped.h"
 #include "bench/limits.h"
@@ -139,6 +140,27 @@ Status PrintWritingCase(const WritingCaseOptions& options) {
   MW_ASSIGN_OR_RETURN(const WritingCase result, RunWritingCase(options));
   fmt::print("{}\n", FormatWritingCase(result));
   return OkStatus();
+}
+
+struct EncodeArgs {
+  std::string tokenizer, text;
+  int rounds = 5;
+};
+
+Status PrintEncodeCase(const EncodeArgs& args) {
+  MW_ASSIGN_OR_RETURN(const EncodeCase result,
+                      RunEncodeCase(args.tokenizer, args.text, args.rounds));
+  fmt::print("{{\"load_seconds\":{:.9g},\"bytes_per_s\":{:.9g},\"tokens\":{}}}\n",
+             result.load_seconds, result.bytes_per_s, result.tokens);
+  return OkStatus();
+}
+
+CLI::App* AddEncodeCommand(CLI::App& app, EncodeArgs& args) {
+  CLI::App* command = app.add_subcommand("encode", "How fast a tokenizer.json is");
+  command->add_option("tokenizer", args.tokenizer)->required();
+  command->add_option("text", args.text)->required();
+  command->add_option("--rounds", args.rounds)->check(CLI::PositiveNumber);
+  return command;
 }
 
 CLI::App* AddWritingCommand(CLI::App& app, WritingCaseOptions& options) {
@@ -283,6 +305,8 @@ int Main(int argc, char** argv) {
   CLI::App* grouped_command = AddGroupedCommand(app, grouped);
   CLI::App* copy_command = app.add_subcommand("copy", "Copy bandwidth");
   copy_command->add_option("--threads", threads);
+  CLI::App* read_command = app.add_subcommand("read", "Read bandwidth");
+  read_command->add_option("--threads", threads);
   std::string address;
   int64_t calls = 10'000;
   CLI::App* call_command = app.add_subcommand("call", "A session's call of a tiny program");
@@ -300,6 +324,8 @@ int Main(int argc, char** argv) {
   CLI::App* plan_command = app.add_subcommand("plan", "A plan's seconds and its forecast");
   AddPlanOptions(plan_command, plan);
   std::string published;
+  EncodeArgs encode;
+  CLI::App* encode_command = AddEncodeCommand(app, encode);
   WritingCaseOptions writing;
   CLI::App* writing_command = AddWritingCommand(app, writing);
   CLI::App* published_command = AddPublishedCommand(app, published);
@@ -315,6 +341,7 @@ int Main(int argc, char** argv) {
   if (*overhead_command) status = PrintOverhead(profile);
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
   if (*call_command) status = PrintSessionCase(address, calls);
+  if (*encode_command) status = PrintEncodeCase(encode);
   if (*writing_command) status = PrintWritingCase(writing);
   if (*ask_command) status = PrintAskCase(address, calls);
   if (*load_command) status = PrintLoadCase(checkpoint);
@@ -327,6 +354,7 @@ int Main(int argc, char** argv) {
     fmt::print("{:.1f} GFLOP/s\n",
                2e-9 * static_cast<double>(shape.m * shape.n * shape.k) / seconds);
   }
+  if (*read_command) fmt::print("{:.1f} GB/s\n", ReadBandwidth(threads) / 1e9);
   if (*copy_command) fmt::print("{:.1f} GB/s\n", CopyBandwidth(threads) / 1e9);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;

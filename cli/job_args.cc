@@ -182,8 +182,10 @@ void AddWriting(CLI::App* generate, GenerateArgs& args) {
   generate->add_option("--seed", args.seed, "Of the draws; the same seed draws the same text")
       ->excludes(greedy);
   generate->add_flag("--ignore-eos", args.ignore_stops, "Go on behind the model's end of a text");
-  generate->add_option("--dtype", args.dtype, "Of a folder's model")
-      ->check(CLI::IsMember({"float32", "float64"}))
+  generate
+      ->add_option("--dtype", args.dtype,
+                   "Of a folder's model; bfloat16: half the bytes, so nearly twice as fast")
+      ->check(CLI::IsMember({"float32", "float64", "bfloat16"}))
       ->capture_default_str();
   AddOverrides(generate, args.overrides);
   generate->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
