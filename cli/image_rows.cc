@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/parallel.h"
 #include "base/sha256.h"
 #include "base/text.h"
@@ -61,10 +62,8 @@ std::optional<int32_t> LabelNamed(const models::ModelRows& rows, const std::stri
 }
 
 Result<int32_t> LabelOfLine(const nlohmann::json& label, const models::ModelRows& rows) {
-  if (label.is_number_integer()) {
-    const auto number = label.get<int64_t>();
-    if (number >= 0 && number < rows.labels) return static_cast<int32_t>(number);
-  }
+  const auto number = FindJsonInt(label, int32_t{0});
+  if (number && *number < rows.labels) return *number;
   if (label.is_string()) {
     if (const auto named = LabelNamed(rows, label.get<std::string>())) return *named;
   }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_int.h"
 #include "ir/element_value.h"
 
 namespace meshwright::formats {
@@ -78,9 +79,13 @@ Result<std::vector<std::string>> Texts(const Json& json, const char* key) {
 template <typename T>
 Status Read(const Json& json, const char* key, T& at) {
   if (!json.contains(key) || json[key].is_null()) return OkStatus();
-  const bool fits = std::is_same_v<T, bool> ? json[key].is_boolean() : json[key].is_number();
-  if (!fits) return InvalidArgument(fmt::format("{} is {}", key, json[key].dump()));
-  at = json[key].get<T>();
+  if constexpr (JsonWhole<T>) {
+    MW_ASSIGN_OR_RETURN(at, JsonInt<T>(json[key], key));
+  } else {
+    const bool fits = std::is_same_v<T, bool> ? json[key].is_boolean() : json[key].is_number();
+    if (!fits) return InvalidArgument(fmt::format("{} is {}", key, json[key].dump()));
+    at = json[key].get<T>();
+  }
   return OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json_int.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "report/views_json.h"
@@ -31,11 +32,10 @@ double NumberOfField(const nlohmann::json& object, const char* name) {
 
 std::optional<StepMetrics> StepOfLine(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
-    return std::nullopt;
-  }
+  const auto number = JsonIntOf(object, "step");
+  if (!number.has_value()) return std::nullopt;
   StepMetrics step;
-  step.step = object["step"].get<int64_t>();
+  step.step = *number;
   step.loss = NumberOfField(object, "loss");
   step.grad_norm = NumberOfField(object, "grad_norm");
   step.lr = NumberOfField(object, "lr");
