@@ -182,6 +182,11 @@ TEST(AdapterConfigs, ThatAreMoreThanLoraAreRefusedByTheirKey) {
   }
   EXPECT_FALSE(ParseAdapterConfig("[]"));
   EXPECT_FALSE(ParseAdapterConfig(R"({"peft_type": "LORA", "r": "four"})"));
+  for (const char* rank : {"1e308", "1e19", "4.5"}) {
+    const auto config =
+        ParseAdapterConfig(std::string(R"({"peft_type": "LORA", "r": )") + rank + "}");
+    EXPECT_THAT(config.error().message(), HasSubstr("\"r\" is ")) << rank;
+  }
 }
 
 }  // namespace
