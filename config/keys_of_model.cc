@@ -86,6 +86,10 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "and "
        "\"label\"); 0: none, bert says which tokens were hidden; by itself as the folder says.",
        MW_AT(model.labels)},
+      {"model", "label_names",
+       "Names of the classes, in their order (id2label of config.json); of a folder of images by "
+       "itself those of its folders.",
+       MW_AT(model.label_names)},
       {"model", "mask_token",
        "Id of the token that stands where bert is to say which token was there ([MASK] of the "
        "tokenizer).",

@@ -41,7 +41,7 @@ Status RefuseOthers(const Json& json) {
     return Unimplemented(
         fmt::format("{} = {} is not supported: adapters are plain LoRA", key, value));
   };
-  if (json.value("peft_type", "") != "LORA") {
+  if (!json.contains("peft_type") || json["peft_type"] != "LORA") {
     return Unimplemented(
         fmt::format("peft_type is {}; only LORA is supported",
                     json.contains("peft_type") ? json["peft_type"].dump() : "not there"));
