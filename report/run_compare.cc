@@ -15,6 +15,7 @@
 #include "base/json_int.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "ir/job.h"
 #include "ir/metric.h"
 #include "report/views_json.h"
 
@@ -33,7 +34,7 @@ double NumberOfField(const nlohmann::json& object, const char* name) {
 
 std::optional<StepMetrics> StepOfLine(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
-  const auto number = JsonIntOf(object, "step");
+  const auto number = JsonIntOf(object, "step", int64_t{0}, ir::kMaxSteps);
   if (!number.has_value()) return std::nullopt;
   StepMetrics step;
   step.step = *number;
