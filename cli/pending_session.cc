@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "controller/client_asks.h"
 
 namespace meshwright::cli {
 namespace {
@@ -15,11 +14,18 @@ std::future<T> Ready(T value) {
   return promise.get_future();
 }
 
+// The programs that are not trained, with what a client brings to them.
 std::map<std::string, std::map<std::string, ir::TensorType>> ProgramsOf(const ir::JobRequest& job) {
   std::map<std::string, std::map<std::string, ir::TensorType>> programs;
-  for (const proto::ProgramSignature& signature : controller::SignaturesOf(job)) {
-    auto& inputs = programs[signature.name];
-    for (const proto::NamedTensor& input : signature.inputs) inputs[input.name] = input.type;
+  for (const ir::JobProgram& program : job.programs) {
+    if (program.trained) continue;
+    auto& inputs = programs[program.name];
+    for (const NodeId id : program.graph.NodesOf(ir::Op::kFeed)) {
+      const ir::Node& feed = program.graph.node(id);
+      const std::string name = feed.attrs.Str("source");
+      if (program.OriginOf(name) != ir::InputFrom::kClient) continue;
+      inputs[name] = program.graph.type(feed.outputs[0]);
+    }
   }
   return programs;
 }

@@ -22,7 +22,7 @@ class PendingSession final : public client::Session {
  public:
   using Open = std::function<Result<std::unique_ptr<client::Session>>()>;
 
-  // `job`: whose programs are called, as the opened session has them.
+  // `job`: whose programs are called; those that are not trained, as the opened session has them.
   PendingSession(const ir::JobRequest& job, Open open);
 
   // 0 before the first call.
