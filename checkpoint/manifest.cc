@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_int.h"
 #include "checkpoint/cover.h"
 
 namespace meshwright::checkpoint {
@@ -74,8 +75,9 @@ class Fields {
   }
   Result<int64_t> Int(const char* field) const {
     MW_ASSIGN_OR_RETURN(const json* value, Find(field));
-    if (!value->is_number_integer()) return Wrong(field, "whole number");
-    return value->get<int64_t>();
+    const auto number = FindJsonInt(*value);
+    if (!number) return Wrong(field, "whole number");
+    return *number;
   }
   Result<std::string> Text(const char* field) const {
     MW_ASSIGN_OR_RETURN(const json* value, Find(field));
@@ -91,11 +93,11 @@ class Fields {
     MW_ASSIGN_OR_RETURN(const json* value, Array(field));
     ir::Dims dims;
     for (const json& dim : *value) {
-      if (!dim.is_number_integer() || dim.get<int64_t>() < 0 ||
-          static_cast<int64_t>(dims.size()) == kMaxRank) {
+      const auto size = FindJsonInt(dim, int64_t{0});
+      if (!size || static_cast<int64_t>(dims.size()) == kMaxRank) {
         return Wrong(field, "list of sizes");
       }
-      dims.push_back(dim.get<int64_t>());
+      dims.push_back(*size);
     }
     return dims;
   }
@@ -188,8 +190,9 @@ Result<Manifest> ParseBody(const json& body) {
   }
   MW_ASSIGN_OR_RETURN(manifest.step, fields.Int("step"));
   MW_ASSIGN_OR_RETURN(const json* seed, fields.Find("seed"));
-  if (!seed->is_number_integer()) return Fail(DataLoss("the seed is no whole number"));
-  manifest.seed = seed->get<uint64_t>();
+  const auto number = FindJsonInt<uint64_t>(*seed);
+  if (!number) return Fail(DataLoss("'seed' of the manifest is no whole number of at least 0"));
+  manifest.seed = *number;
   MW_ASSIGN_OR_RETURN(manifest.job_id, fields.Int("job_id"));
   MW_ASSIGN_OR_RETURN(manifest.job_name, fields.Text("job_name"));
   MW_ASSIGN_OR_RETURN(manifest.layout, fields.Text("layout"));

@@ -95,7 +95,9 @@ std::optional<uint32_t> EndOfText(const std::string& folder, const Tokenizer& to
   if (config.is_object() && config.contains("eos_token")) {
     const nlohmann::json& end = config["eos_token"];
     if (end.is_string()) names.push_back(end.get<std::string>());
-    if (end.is_object()) names.push_back(end.value("content", ""));
+    if (end.is_object() && end.contains("content") && end["content"].is_string()) {
+      names.push_back(end["content"].get<std::string>());
+    }
   }
   names.insert(names.end(), {"<|endoftext|>", "</s>"});
   for (const std::string& name : names) {

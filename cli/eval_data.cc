@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json_int.h"
 
 namespace meshwright::cli {
 namespace {
@@ -33,9 +34,8 @@ bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t\r") == 
 Result<size_t> AnswerOf(const nlohmann::json& object, const std::vector<std::string>& choices) {
   const auto answer = object.find("answer");
   if (answer == object.end()) return Fail(InvalidArgument("has no \"answer\""));
-  if (answer->is_number_unsigned() && answer->get<uint64_t>() < choices.size()) {
-    return answer->get<size_t>();
-  }
+  const auto number = FindJsonInt<size_t>(*answer);
+  if (number && *number < choices.size()) return *number;
   if (answer->is_string()) {
     const auto at = std::find(choices.begin(), choices.end(), answer->get<std::string>());
     if (at != choices.end()) return static_cast<size_t>(at - choices.begin());

@@ -15,9 +15,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/parallel.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/image_file.h"
 #include "cli/token_files.h"
 #include "data/describe.h"
@@ -61,10 +63,8 @@ std::optional<int32_t> LabelNamed(const models::ModelRows& rows, const std::stri
 }
 
 Result<int32_t> LabelOfLine(const nlohmann::json& label, const models::ModelRows& rows) {
-  if (label.is_number_integer()) {
-    const auto number = label.get<int64_t>();
-    if (number >= 0 && number < rows.labels) return static_cast<int32_t>(number);
-  }
+  const auto number = FindJsonInt(label, int32_t{0});
+  if (number && *number < rows.labels) return *number;
   if (label.is_string()) {
     if (const auto named = LabelNamed(rows, label.get<std::string>())) return *named;
   }
@@ -181,15 +181,16 @@ Result<std::string> IdentityOf(const std::vector<LabelledImage>& images,
   return hash.HexDigest().substr(0, kImageNameLength);
 }
 
+bool AreUnnamed(const models::ModelRows& rows) {
+  return std::all_of(rows.label_names.begin(), rows.label_names.end(),
+                     [](const std::string& label) { return label.starts_with("LABEL_"); });
+}
+
 // Of a folder without one the model's classes are numbers, in the order of names.
 Result<int32_t> LabelOfFolder(const fs::path& folder, size_t place, const models::ModelRows& rows) {
   const std::string name = folder.filename().string();
   if (const auto named = LabelNamed(rows, name)) return *named;
-  const bool numbered =
-      rows.label_names.empty() ||
-      std::all_of(rows.label_names.begin(), rows.label_names.end(), [](const std::string& label) {
-        return label.starts_with("LABEL_");  // what nobody named
-      });
+  const bool numbered = AreUnnamed(rows);
   if (numbered && static_cast<int64_t>(place) < rows.labels) return static_cast<int32_t>(place);
   return Fail(InvalidArgument(fmt::format(
       "the folder '{}' is no class of the model, which has {}{}; a folder is a class, so rename it "
@@ -320,6 +321,26 @@ Result<std::vector<std::string>> ArraysOfPath(const config::JobConfig& config,
 }
 
 }  // namespace
+
+bool NameClasses(const models::Model& model, config::JobConfig& config) {
+  const bool asked = model.rows.kind == models::SampleKind::kImage &&
+                     config.dataset_format == "images" && !config.dataset_path.empty();
+  if (!asked || !config.model.label_names.empty() || !AreUnnamed(model.rows)) return false;
+  // What is wrong with the folder is said where its images are read.
+  const auto folders = Entries(data::ResolvePath(config.dataset_path, config.folder));
+  if (!folders.has_value()) return false;
+  std::vector<std::string> names;
+  for (const fs::path& folder : *folders) {
+    std::error_code error;
+    const std::string name = folder.filename().string();
+    if (!fs::is_directory(folder, error)) continue;
+    if (!IsPrintable(name)) return false;
+    names.push_back(name);
+  }
+  if (std::ssize(names) != model.rows.labels) return false;
+  config.model.label_names = std::move(names);
+  return true;
+}
 
 Result<ir::DataStream> FindImages(const config::JobConfig& config, const models::Model& model) {
   if (config.dataset_path.empty()) {

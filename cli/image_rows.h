@@ -49,6 +49,11 @@ Result<std::vector<LabelledImage>> ImagesAt(const std::vector<std::string>& path
 Result<ImageRows> MakeImageRows(const std::vector<LabelledImage>& images,
                                 const models::ModelRows& rows, const std::string& cache);
 
+// The classes of a folder of images get its folders' names, where neither the job nor the model
+// names them: they stand in the configuration then, and in what is exported. Returns whether it
+// named them.
+bool NameClasses(const models::Model& model, config::JobConfig& config);
+
 // What a job of such a model reads. Errors name the key of the job file.
 Result<ir::DataStream> FindImages(const config::JobConfig& config, const models::Model& model);
 

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/args.h"
+#include "ir/metric.h"
 #include "mesh/device_profile.h"
 
 namespace meshwright::cli {
@@ -173,6 +174,24 @@ int ExitCodeOfJob(const JobInfo& job) {
   return job.reason == "Infeasible" ? kExitDoesNotFit : kExitJobFailed;
 }
 
+namespace {
+
+constexpr const char* kAccuracy = "accuracy";
+
+// "  accuracy: 0.8750  chats: 2.1000": the losses of sets, and what else the model says of them.
+std::string ValidationValues(const client::StepMetrics& step) {
+  std::string text;
+  for (const auto& [name, value] : step.values) {
+    if (!name.starts_with(ir::kValidationPrefix)) continue;
+    text +=
+        fmt::format("  {}: {:.4f}",
+                    OneLine(name.substr(std::string_view(ir::kValidationPrefix).size())), value);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string StepPrinter::Line(const client::StepMetrics& step) const {
   const bool skipped = loss_scale_ > 0 && !std::isfinite(step.grad_norm);
   std::vector<Field> fields = {
@@ -180,6 +199,9 @@ std::string StepPrinter::Line(const client::StepMetrics& step) const {
       {fmt::format("loss: {:>8.4f}", step.loss), "32", 1},
       {skipped ? "grad_norm:  skipped" : fmt::format("grad_norm: {:>8.4f}", step.grad_norm), "34",
        2}};
+  if (const auto right = step.values.find(kAccuracy); right != step.values.end()) {
+    fields.push_back({fmt::format("accuracy: {:.4f}", right->second), "33", 2});
+  }
   if (memory_bytes_ > 0) fields.push_back({FormatMemory(), "35", 10});
   AddRates(fields);
   fields.push_back({fmt::format("lr: {:.2e}", step.lr), "", 6});
@@ -259,8 +281,8 @@ std::string StepPrinter::Add(const client::StepMetrics& step) {
   }
   if (!std::isnan(step.validation_loss)) {
     text += Paint(options_.color, "33",
-                  fmt::format("validate step: {:>4}  loss: {:>8.4f}", step.step + 1,
-                              step.validation_loss)) +
+                  fmt::format("validate step: {:>4}  loss: {:>8.4f}{}", step.step + 1,
+                              step.validation_loss, ValidationValues(step))) +
             "\n";
   }
   return text;

@@ -44,12 +44,14 @@ int ExitCodeOfJob(const client::JobInfo& job);
 // Turns steps into TorchTitan's line, averaged since the last one:
 //   step: 10  loss: 8.04  grad_norm: 1.34  memory: 1.02GiB(1.08%)  tps: 27,483  tflops: 1.97
 //   mfu: n/a  lr: 3.00e-04  eta: 1m20s
-// (one line), and "validate step: 10  loss:  8.1000" where a step was validated. tps and tflops are
+// (one line), and "validate step: 10  loss:  8.1000" where a step was validated, behind which the
+// losses of validation sets stand and what else is validated; "accuracy" of a classifier is a field
+// of the line. tps and tflops are
 // those of the whole job; memory is what the plan takes of the fullest device; mfu is the share of
 // what the job's devices reach together, n/a where that is not known. Other fields that are not
 // known are left out, and of a terminal's line those that it has no room for, from the right of
-// step, loss, grad_norm, skipped, tps, eta, lr, mfu, loss_scale, tflops, memory. In float16 a step
-// whose gradients were not finite changed nothing: its grad_norm is "skipped".
+// step, loss, accuracy, grad_norm, skipped, tps, eta, lr, mfu, loss_scale, tflops, memory. In
+// float16 a step whose gradients were not finite changed nothing: its grad_norm is "skipped".
 class StepPrinter {
  public:
   struct Options {

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/job_codec.h"
+#include "cli/pending_session.h"
 #include "cli/predict_file.h"
 #include "cli/predict_lines.h"
 #include "cli/predict_rows.h"
@@ -26,7 +27,8 @@ struct Asked {
   ir::JobRequest job;
 };
 
-// A job that runs is asked between its steps; of one that has ended, the weights.
+// A job that runs is asked between its steps; of one that has ended, the weights, by a job of its
+// own, which is there once something is asked.
 Result<Asked> Open(client::Client& client, const PredictArgs& args) {
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(args.id));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(args.id));
@@ -38,8 +40,21 @@ Result<Asked> Open(client::Client& client, const PredictArgs& args) {
     return asked;
   }
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, client::PredictionOf(description, args.id));
-  MW_ASSIGN_OR_RETURN(asked.session, client.OpenSession(job, options));
+  asked.session = std::make_unique<PendingSession>(
+      job, [&client, job, options] { return client.OpenSession(job, options); });
   return asked;
+}
+
+// What the vocabulary lacks is known before anything is asked.
+Status CheckAsked(const ir::JobRequest& job, const std::vector<int32_t>& tokens) {
+  const ir::JobProgram* const program = job.FindProgram(kPredictProgram);
+  if (program == nullptr) return OkStatus();
+  for (const ir::NamedValue& output : program->graph.outputs) {
+    const ir::TensorType& type = program->graph.type(output.value);
+    if (output.name != kLogitsOutput || type.rank() != 3) continue;
+    MW_TRY(CheckTokens(tokens, type.dims.back()));
+  }
+  return OkStatus();
 }
 
 // How a token reads, on its own.
@@ -117,6 +132,7 @@ Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
     MW_ASSIGN_OR_RETURN(codec, CodecOfJob(asked.job, args.id));
     MW_ASSIGN_OR_RETURN(tokens, codec.Encode(args.text));
   }
+  MW_TRY(CheckAsked(asked.job, tokens));
   const auto prediction = PredictText(*asked.session, std::move(tokens), args.id, args.top);
   const Status closed = asked.session->Close();
   MW_TRY(prediction);

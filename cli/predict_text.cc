@@ -77,17 +77,22 @@ Status CheckLogits(const client::Answer& answer, int64_t tokens) {
                   kLogitsOutput, kPredictProgram, type.ToString(), tokens, kAskRows));
 }
 
+Status CheckTokens(const std::vector<int32_t>& tokens, int64_t vocabulary) {
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < vocabulary) continue;
+    return InvalidArgument(
+        fmt::format("token {} is not among the {} that output \"{}\" of the program '{}' tells "
+                    "apart; tokens are in [0, {})",
+                    token, vocabulary, kLogitsOutput, kPredictProgram, vocabulary));
+  }
+  return OkStatus();
+}
+
 Result<report::Prediction> PredictionOf(const client::Answer& answer, int64_t row,
                                         const std::vector<int32_t>& tokens, int top) {
   const client::Tensor& logits = answer.tensors.at(kLogitsOutput);
   const int64_t vocabulary = logits.type.dims.back();
-  for (const int32_t token : tokens) {
-    if (token >= 0 && token < vocabulary) continue;
-    return Fail(InvalidArgument(
-        fmt::format("token {} is not among the {} that output \"{}\" of the program '{}' tells "
-                    "apart; tokens are in [0, {})",
-                    token, vocabulary, kLogitsOutput, kPredictProgram, vocabulary)));
-  }
+  MW_TRY(CheckTokens(tokens, vocabulary));
   return report::Predict(tokens, logits.RealsOfRow(row), vocabulary, top);
 }
 

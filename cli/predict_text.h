@@ -32,6 +32,9 @@ Status CheckWindow(const Signature& inputs);
 // naming the program, the output and what to do.
 Status CheckLogits(const client::Answer& answer, int64_t tokens);
 
+// Whether a vocabulary of that size has all of them. Errors: kInvalidArgument naming the token.
+Status CheckTokens(const std::vector<int32_t>& tokens, int64_t vocabulary);
+
 // What the answer says of the tokens of a row. REQUIRES at least one token, CheckLogits and a row
 // that the output has. Errors: kInvalidArgument: a token that the vocabulary does not have.
 Result<report::Prediction> PredictionOf(const client::Answer& answer, int64_t row,

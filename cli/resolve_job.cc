@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/os_error.h"
 #include "base/text.h"
+#include "cli/image_rows.h"
 #include "cli/input_files.h"
 #include "config/config_errors.h"
 #include "config/job_config.h"
@@ -201,8 +202,12 @@ class Resolver {
   }
 
   // The model and the data are judged apart from each other: both say what is wrong.
-  void Prepare(const JobConfig& here) {
+  void Prepare(JobConfig here) {
     auto prepared = config::PrepareJob(here);
+    if (prepared.has_value() && NameClasses(prepared->model, here)) {
+      config_.model.label_names = here.model.label_names;
+      prepared = config::PrepareJob(here);
+    }
     if (!prepared.has_value()) AddError(prepared.error());
     const Result<InputFiles> files =
         FindInputFiles(here, prepared.has_value() ? prepared->model : models::Model());

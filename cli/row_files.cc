@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/parallel.h"
 #include "base/sha256.h"
 #include "cli/token_files.h"
@@ -161,10 +162,8 @@ class RowMaker {
 
   Result<int32_t> LabelOf(const nlohmann::json& label) const {
     const int64_t count = rows().labels;
-    if (label.is_number_integer()) {
-      const auto number = label.get<int64_t>();
-      if (number >= 0 && number < count) return static_cast<int32_t>(number);
-    }
+    const auto number = FindJsonInt(label, int32_t{0});
+    if (number && *number < count) return *number;
     const auto& names = rows().label_names;
     if (label.is_string()) {
       const auto found = std::find(names.begin(), names.end(), label.get<std::string>());

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/follow.h"
+#include "cli/image_rows.h"
 #include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/resume.h"
@@ -209,6 +210,9 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (config.owner.empty()) config.owner = WhoSubmits();
   MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  if (NameClasses(prepared.model, config)) {
+    MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
+  }
   PrintNotes(config);
   PrintNotes(prepared.model);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "tokenizer/bpe_trainer.h"
@@ -75,8 +76,9 @@ Result<std::vector<uint32_t>> IdsOf(const nlohmann::json& line) {
   std::vector<uint32_t> ids;
   bool good = line.is_array();
   for (const nlohmann::json& id : line) {
-    good = good && id.is_number_unsigned() && id.get<uint64_t>() <= UINT32_MAX;
-    if (good) ids.push_back(id.get<uint32_t>());
+    const auto number = FindJsonInt<uint32_t>(id);
+    good = good && number.has_value();
+    if (number) ids.push_back(*number);
   }
   if (good) return ids;
   return Fail(InvalidArgument("is no list of ids"));

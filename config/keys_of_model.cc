@@ -82,10 +82,11 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "Token that ends a document: tokens attend to their own document only; -1: to all before.",
        MW_AT(model.document_separator)},
       {"model", "n_labels",
-       "Classes of a row, of which bert and vit say one (data: lines with \"text\", or \"image\", "
-       "and "
+       "Classes of a row, of which bert and vit say one (lines with \"text\", or \"image\", and "
        "\"label\"); 0: none, bert says which tokens were hidden; by itself as the folder says.",
        MW_AT(model.labels)},
+      {"model", "label_names", "Names of all classes; by itself those of a folder of images.",
+       MW_AT(model.label_names)},
       {"model", "mask_token",
        "Id of the token that stands where bert is to say which token was there ([MASK] of the "
        "tokenizer).",

@@ -179,6 +179,12 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   PreparedJob prepared;
   MW_ASSIGN_OR_RETURN(prepared.model, MakeConfiguredModel(config));
   client::JobBuilder builder = BuilderOf(config);
+  if (prepared.model.rows.kind == models::SampleKind::kImage) {
+    // A row is one label and no text: what counts tokens counts images.
+    ir::TrainSpec train = TrainOf(config);
+    train.sequence = 1;
+    builder.Train(std::move(train));
+  }
   MW_ASSIGN_OR_RETURN(ir::ParallelSpec parallel, ParallelOf(config, prepared.model));
   builder.Parallel(std::move(parallel));
   // What is trained can be asked: `meshwright predict`.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/unique_fd.h"
 #include "ir/job.h"
 
@@ -141,11 +142,10 @@ std::string LastLine(const std::string& path) {
 
 std::optional<proto::StepMetrics> ParseStep(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object() || !object.contains("step")) return std::nullopt;
-  const double number = ReadNumber(object, "step");
-  if (!(number >= 0 && number <= static_cast<double>(ir::kMaxSteps))) return std::nullopt;
+  const auto number = JsonIntOf(object, "step", int64_t{0}, ir::kMaxSteps);
+  if (!number.has_value()) return std::nullopt;
   proto::StepMetrics step;
-  step.step = static_cast<int64_t>(number);
+  step.step = *number;
   step.loss = ReadNumber(object, "loss");
   step.grad_norm = ReadNumber(object, "grad_norm");
   step.lr = ReadNumber(object, "lr");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/guard.h"
+#include "base/json_int.h"
 #include "ir/parallel_pins.h"
 
 namespace meshwright::controller {
@@ -16,8 +17,9 @@ using nlohmann::json;
 
 json BlobJson(const ir::BlobRef& blob) { return {blob.sha256, blob.size_bytes, blob.name}; }
 
-ir::BlobRef BlobOf(const json& from) {
-  return {from.at(0).get<std::string>(), from.at(1).get<int64_t>(), from.at(2).get<std::string>()};
+Result<ir::BlobRef> BlobOf(const json& from) {
+  MW_ASSIGN_OR_RETURN(const int64_t size_bytes, JsonInt(from.at(1), "size of a program"));
+  return ir::BlobRef{from.at(0).get<std::string>(), size_bytes, from.at(2).get<std::string>()};
 }
 
 json DeviceJson(const PlannedDevice& device) {
@@ -33,16 +35,30 @@ json DeviceJson(const PlannedDevice& device) {
           {"rows", std::move(rows)}};
 }
 
-PlannedDevice DeviceOf(const json& from) {
+Result<PlannedDevice> DeviceOf(const json& from) {
   PlannedDevice device;
-  for (const json& program : from.at("programs")) device.programs.push_back(BlobOf(program));
+  for (const json& program : from.at("programs")) {
+    MW_ASSIGN_OR_RETURN(device.programs.emplace_back(), BlobOf(program));
+  }
   device.saved_slots = from.at("saved").get<std::vector<std::string>>();
   device.state_slots = from.at("state").get<std::vector<std::string>>();
   for (const json& row : from.at("rows")) {
-    device.input_rows[{row.at(0).get<uint32_t>(), row.at(1).get<uint32_t>()}] = {
-        row.at(2).get<int64_t>(), row.at(3).get<int64_t>()};
+    MW_ASSIGN_OR_RETURN(const auto instruction, JsonInt<uint32_t>(row.at(0), "rows"));
+    MW_ASSIGN_OR_RETURN(const auto input, JsonInt<uint32_t>(row.at(1), "rows"));
+    MW_ASSIGN_OR_RETURN(const int64_t first, JsonInt(row.at(2), "rows"));
+    MW_ASSIGN_OR_RETURN(const int64_t count, JsonInt(row.at(3), "rows"));
+    device.input_rows[{instruction, input}] = {first, count};
   }
   return device;
+}
+
+Result<checkpoint::StateBox> BoxOf(const json& from) {
+  checkpoint::StateBox box{from.at(0).get<std::string>(), from.at(1).get<std::string>(), 0, {}};
+  MW_ASSIGN_OR_RETURN(box.bytes, JsonInt(from.at(2), "bytes of a box"));
+  for (const json& holder : from.at(3)) {
+    MW_ASSIGN_OR_RETURN(box.holders.emplace_back(), JsonInt<size_t>(holder, "holders of a box"));
+  }
+  return box;
 }
 
 json PlanJson(const PlannedJob& plan) {
@@ -65,7 +81,7 @@ json PlanJson(const PlannedJob& plan) {
 }
 
 // The placement has become the ranks, and the notes are in the log.
-PlannedJob PlanOf(const json& from) {
+Result<PlannedJob> PlanOf(const json& from) {
   PlannedJob plan;
   plan.layout = from.at("layout").get<std::string>();
   // Records of older versions do not say.
@@ -74,15 +90,17 @@ PlannedJob PlanOf(const json& from) {
     if (degrees.has_value()) plan.degrees = *std::move(degrees);
   }
   plan.programs = from.at("programs").get<std::vector<std::string>>();
-  for (const json& device : from.at("devices")) plan.devices.push_back(DeviceOf(device));
-  for (const json& box : from.at("boxes")) {
-    plan.boxes.push_back({box.at(0).get<std::string>(), box.at(1).get<std::string>(),
-                          box.at(2).get<int64_t>(), box.at(3).get<std::vector<size_t>>()});
+  for (const json& device : from.at("devices")) {
+    MW_ASSIGN_OR_RETURN(plan.devices.emplace_back(), DeviceOf(device));
   }
-  plan.graph = BlobOf(from.at("graph"));
-  plan.vocabulary = from.at("vocabulary").get<int64_t>();
-  plan.device_memory_bytes = from.at("device_memory_bytes").get<int64_t>();
-  plan.device_budget_bytes = from.at("device_budget_bytes").get<int64_t>();
+  for (const json& box : from.at("boxes")) {
+    MW_ASSIGN_OR_RETURN(checkpoint::StateBox read, BoxOf(box));
+    plan.boxes.push_back(std::move(read));
+  }
+  MW_ASSIGN_OR_RETURN(plan.graph, BlobOf(from.at("graph")));
+  MW_ASSIGN_OR_RETURN(plan.vocabulary, JsonIntOf(from, "vocabulary"));
+  MW_ASSIGN_OR_RETURN(plan.device_memory_bytes, JsonIntOf(from, "device_memory_bytes"));
+  MW_ASSIGN_OR_RETURN(plan.device_budget_bytes, JsonIntOf(from, "device_budget_bytes"));
   plan.peak_flops_per_s = from.at("peak_flops_per_s").get<double>();
   return plan;
 }
@@ -94,10 +112,11 @@ json StartJson(const ir::StartPoint& start) {
           {"exclude", start.exclude}};
 }
 
-ir::StartPoint StartOf(const json& from) {
-  return {{from.at("root").get<std::string>(), from.at("path").get<std::string>()},
-          from.at("step").get<int64_t>(),
-          from.at("exclude").get<std::vector<std::string>>()};
+Result<ir::StartPoint> StartOf(const json& from) {
+  MW_ASSIGN_OR_RETURN(const int64_t step, JsonIntOf(from, "step"));
+  return ir::StartPoint{{from.at("root").get<std::string>(), from.at("path").get<std::string>()},
+                        step,
+                        from.at("exclude").get<std::vector<std::string>>()};
 }
 
 json RanksJson(const std::vector<RankPlace>& ranks) {
@@ -106,26 +125,30 @@ json RanksJson(const std::vector<RankPlace>& ranks) {
   return places;
 }
 
-std::vector<RankPlace> RanksOf(const json& from) {
+Result<std::vector<RankPlace>> RanksOf(const json& from) {
   std::vector<RankPlace> ranks;
   for (const json& rank : from) {
-    ranks.push_back({rank.at(0).get<std::string>(), rank.at(1).get<int>()});
+    MW_ASSIGN_OR_RETURN(const int device, JsonInt<int>(rank.at(1), "ranks"));
+    ranks.push_back({rank.at(0).get<std::string>(), device});
   }
   return ranks;
 }
 
-RunRecord RunOf(const json& from) {
+Result<RunRecord> RunOf(const json& from) {
   RunRecord run;
-  run.number = from.at("number").get<int>();
-  run.gen = MeshGeneration(from.at("generation").get<uint64_t>());
+  MW_ASSIGN_OR_RETURN(run.number, JsonIntOf<int>(from, "number"));
+  MW_ASSIGN_OR_RETURN(const auto generation, JsonIntOf<uint64_t>(from, "generation"));
+  run.gen = MeshGeneration(generation);
   run.kind = from.at("kind").get<std::string>();
-  run.ranks = RanksOf(from.at("ranks"));
-  run.start = StartOf(from.at("start"));
-  run.plan = PlanOf(from.at("plan"));
+  MW_ASSIGN_OR_RETURN(run.ranks, RanksOf(from.at("ranks")));
+  MW_ASSIGN_OR_RETURN(run.start, StartOf(from.at("start")));
+  MW_ASSIGN_OR_RETURN(run.plan, PlanOf(from.at("plan")));
   if (from.contains("keepers")) run.keepers = from.at("keepers").get<std::set<std::string>>();
   if (from.contains("larger")) {
     const json& larger = from.at("larger");
-    run.larger = SeatedPlan{PlanOf(larger.at("plan")), RanksOf(larger.at("ranks"))};
+    MW_ASSIGN_OR_RETURN(PlannedJob plan, PlanOf(larger.at("plan")));
+    MW_ASSIGN_OR_RETURN(std::vector<RankPlace> ranks, RanksOf(larger.at("ranks")));
+    run.larger = SeatedPlan{std::move(plan), std::move(ranks)};
   }
   return run;
 }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_int.h"
 #include "ir/element_value.h"
 
 namespace meshwright::formats {
@@ -40,7 +41,7 @@ Status RefuseOthers(const Json& json) {
     return Unimplemented(
         fmt::format("{} = {} is not supported: adapters are plain LoRA", key, value));
   };
-  if (json.value("peft_type", "") != "LORA") {
+  if (!json.contains("peft_type") || json["peft_type"] != "LORA") {
     return Unimplemented(
         fmt::format("peft_type is {}; only LORA is supported",
                     json.contains("peft_type") ? json["peft_type"].dump() : "not there"));
@@ -78,9 +79,13 @@ Result<std::vector<std::string>> Texts(const Json& json, const char* key) {
 template <typename T>
 Status Read(const Json& json, const char* key, T& at) {
   if (!json.contains(key) || json[key].is_null()) return OkStatus();
-  const bool fits = std::is_same_v<T, bool> ? json[key].is_boolean() : json[key].is_number();
-  if (!fits) return InvalidArgument(fmt::format("{} is {}", key, json[key].dump()));
-  at = json[key].get<T>();
+  if constexpr (JsonWhole<T>) {
+    MW_ASSIGN_OR_RETURN(at, JsonInt<T>(json[key], key));
+  } else {
+    const bool fits = std::is_same_v<T, bool> ? json[key].is_boolean() : json[key].is_number();
+    if (!fits) return InvalidArgument(fmt::format("{} is {}", key, json[key].dump()));
+    at = json[key].get<T>();
+  }
   return OkStatus();
 }
 

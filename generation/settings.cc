@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json_int.h"
+
 namespace meshwright::generation {
 namespace {
 
@@ -31,11 +33,8 @@ Status ReadNumber(const json& object, const char* key, double& out) {
 Status ReadCount(const json& object, const char* key, std::optional<int64_t>& out) {
   const json* value = Find(object, key);
   if (value == nullptr) return OkStatus();
-  if (!value->is_number_integer() || value->get<int64_t>() < 0) {
-    return Wrong(key, *value, "a whole number of at least 0");
-  }
-  out = value->get<int64_t>();
-  return OkStatus();
+  out = FindJsonInt(*value, int64_t{0});
+  return out ? OkStatus() : Wrong(key, *value, "a whole number of at least 0");
 }
 
 Status ReadStops(const json& object, std::set<int32_t>& out) {
@@ -44,11 +43,9 @@ Status ReadStops(const json& object, std::set<int32_t>& out) {
   if (value == nullptr) return OkStatus();
   const json tokens = value->is_array() ? *value : json::array({*value});
   for (const json& token : tokens) {
-    if (!token.is_number_integer() || token.get<int64_t>() < 0 ||
-        token.get<int64_t>() > INT32_MAX) {
-      return Wrong(kKey, *value, "a token or a list of tokens");
-    }
-    out.insert(token.get<int32_t>());
+    const auto id = FindJsonInt(token, int32_t{0});
+    if (!id) return Wrong(kKey, *value, "a token or a list of tokens");
+    out.insert(*id);
   }
   return OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "client/paged_layers.h"
+#include "models/class_loss.h"
 #include "models/hf_config.h"
 #include "models/language_model.h"
 #include "models/linear.h"
@@ -161,7 +162,7 @@ client::TrainerFunctions Classifier(const BertConfig& config) {
     return Bert(builder, config).Classes(batch.at("tokens"), batch.at("types"));
   };
   functions.loss = [predict = functions.predict, config](Builder& builder, const Batch& batch) {
-    return builder.CrossEntropy(predict(builder, batch), batch.at("label"), config.ignore_index);
+    return ClassLoss(builder, predict(builder, batch), batch.at("label"), config.ignore_index);
   };
   return functions;
 }

@@ -123,6 +123,7 @@ template <typename Config>
 Status RefuseRowFields(const std::string& family, const ModelSpec& spec) {
   if constexpr (!requires(Config config) { config.labels; }) {
     MW_TRY(RefuseField(family, "n_labels", spec.labels.has_value()));
+    MW_TRY(RefuseField(family, "label_names", !spec.label_names.empty()));
     MW_TRY(RefuseField(family, "mask_token", spec.mask_token.has_value()));
   }
   if constexpr (!requires(Config config) { config.target_tokens; }) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_int.h"
 #include "ir/verify.h"
 
 namespace meshwright::models {
@@ -102,8 +103,9 @@ Status HfConfig::RefuseKey(const std::string& key, const char* fix) const {
 Status HfConfig::Read(const std::string& key, int64_t& value) const {
   const nlohmann::json* at = json_->Find(key);
   if (at == nullptr) return OkStatus();
-  if (!at->is_number_integer()) return WrongType(key, "an integer", *at);
-  value = at->get<int64_t>();
+  const auto number = FindJsonInt(*at);
+  if (!number) return WrongType(key, "an integer of 64 bits", *at);
+  value = *number;
   return OkStatus();
 }
 

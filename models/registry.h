@@ -56,6 +56,7 @@ struct ModelSpec {
   MixtureSpec mixture = {};
   std::optional<int64_t> document_separator = {};
   std::optional<int64_t> labels = {};         // classes of a row: bert, vit
+  std::vector<std::string> label_names = {};  // of all classes, in their order; empty: as they are
   std::optional<int64_t> mask_token = {};     // of bert
   std::optional<int64_t> target_tokens = {};  // of a pair's second text: t5; else as the first
   std::optional<int64_t> image = {};          // pixels of a side: vit

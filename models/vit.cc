@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "models/class_loss.h"
 #include "models/hf_config.h"
 #include "models/linear.h"
 
@@ -158,7 +159,7 @@ client::TrainerFunctions MakeVit(const VitConfig& config) {
     return Vit(builder, config).Classes(batch.at("pixels"));
   };
   functions.loss = [predict = functions.predict](Builder& builder, const Batch& batch) {
-    return builder.CrossEntropy(predict(builder, batch), batch.at("label"), -100);
+    return ClassLoss(builder, predict(builder, batch), batch.at("label"), -100);
   };
   return functions;
 }

@@ -253,6 +253,8 @@ Welcome GetWelcome(const v1::Welcome& wire) {
 
 Result<LoadMesh> GetLoadMesh(const v1::LoadMesh& wire) {
   LoadMesh m;
+  // What a mesh leaves behind is found by its generation, and 0 says that there is none.
+  if (wire.mesh_gen() == 0) return Fail(InvalidArgument("a mesh to load has no generation"));
   m.mesh_gen = Gen(wire.mesh_gen());
   m.job = JobId(wire.job_id());
   m.cluster_id = wire.cluster_id();

@@ -12,8 +12,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json_int.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "ir/job.h"
+#include "ir/metric.h"
 #include "report/views_json.h"
 
 namespace meshwright::report {
@@ -31,11 +34,10 @@ double NumberOfField(const nlohmann::json& object, const char* name) {
 
 std::optional<StepMetrics> StepOfLine(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
-    return std::nullopt;
-  }
+  const auto number = JsonIntOf(object, "step", int64_t{0}, ir::kMaxSteps);
+  if (!number.has_value()) return std::nullopt;
   StepMetrics step;
-  step.step = object["step"].get<int64_t>();
+  step.step = *number;
   step.loss = NumberOfField(object, "loss");
   step.grad_norm = NumberOfField(object, "grad_norm");
   step.lr = NumberOfField(object, "lr");
@@ -125,6 +127,37 @@ class Rows {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// What validations say beside their loss: "validation/chats", "validation/accuracy".
+std::set<std::string> ValidationNames(const std::vector<ComparedRun>& runs) {
+  std::set<std::string> names;
+  for (const ComparedRun& run : runs) {
+    for (const StepMetrics& step : run.steps) {
+      for (const auto& [name, value] : step.values) {
+        if (name.starts_with(ir::kValidationPrefix)) names.insert(name);
+      }
+    }
+  }
+  return names;
+}
+
+double LastValue(const ComparedRun& run, const std::string& name) {
+  double last = kNoNumber;
+  for (const StepMetrics& step : run.steps) {
+    const auto value = step.values.find(name);
+    if (value != step.values.end()) last = value->second;
+  }
+  return last;
+}
+
+nlohmann::ordered_json ValidationJson(const ComparedRun& run) {
+  auto object = nlohmann::ordered_json::object();
+  for (const std::string& name : ValidationNames({run})) {
+    object[name.substr(std::string_view(ir::kValidationPrefix).size())] =
+        NumberOrNull(LastValue(run, name));
+  }
+  return object;
+}
+
 std::string FiguresTable(const std::vector<ComparedRun>& runs) {
   Rows rows(runs);
   const auto figure = [&](const char* name, double RunFigures::*field, const char* format) {
@@ -143,6 +176,10 @@ std::string FiguresTable(const std::vector<ComparedRun>& runs) {
   });
   figure("last validation loss", &RunFigures::last_validation, "{:.4f}");
   figure("best validation loss", &RunFigures::best_validation, "{:.4f}");
+  for (const std::string& name : ValidationNames(runs)) {
+    rows.Add("last " + name,
+             [&](const ComparedRun& run) { return NumberText(LastValue(run, name), "{:.4f}"); });
+  }
   rows.Add("time per step", [](const ComparedRun& run) {
     const double seconds = FiguresOf(run).median_step_s;
     return std::isnan(seconds) ? std::string("-") : FormatDuration(seconds);
@@ -319,6 +356,7 @@ std::string ComparisonJson(const std::vector<ComparedRun>& runs) {
                     {"best_step", figures.best_step},
                     {"last_validation_loss", NumberOrNull(figures.last_validation)},
                     {"best_validation_loss", NumberOrNull(figures.best_validation)},
+                    {"last_validation", ValidationJson(run)},
                     {"median_step_seconds", NumberOrNull(figures.median_step_s)},
                     {"tokens_per_second", NumberOrNull(figures.tokens_per_s)}});
   }

@@ -200,9 +200,12 @@ std::string FormatWhy(const WhyFigures& figures) {
     rows.push_back(
         {name, FormatDuration(now_s), Share(now_s, step_s), FormatDuration(then_s), note});
   };
+  // A rank alone has nobody to speak to or to wait for.
+  const bool alone = figures.measured.ranks.size() == 1;
   for (const auto& [part, name] : kRows) {
-    const bool always = part != StepPart::kCopies;
-    if (!always && measured.Of(part) == 0) continue;
+    const bool always = part == StepPart::kCompute || part == StepPart::kInput ||
+                        (part != StepPart::kCopies && !alone);
+    if (!always && measured.Of(part) == 0 && forecast.Of(part) == 0) continue;
     add(name, measured.Of(part), forecast.Of(part),
         part == StepPart::kStragglers ? SlowRanks(figures.measured) : "");
   }

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_int.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "ir/parallel_pins.h"
@@ -22,22 +22,25 @@ namespace meshwright::planner {
 void to_json(nlohmann::json& json, const Degrees& degrees) {
   for (const AxisKind& kind : kAxisKinds) json.push_back(degrees[kind.axis]);
 }
-void from_json(const nlohmann::json& json, Degrees& degrees) {
-  for (const AxisKind& kind : kAxisKinds) {
-    degrees[kind.axis] = json.at(static_cast<size_t>(kind.axis)).get<int64_t>();
-  }
-}
 void to_json(nlohmann::json& json, const ZeroGroups& groups) {
   for (const ZeroLevel& level : ZeroLevels()) json.push_back(groups.*level.group);
 }
-void from_json(const nlohmann::json& json, ZeroGroups& groups) {
-  for (size_t i = 0; i < ZeroLevels().size(); ++i) {
-    groups.*ZeroLevels()[i].group = json.at(i).get<int64_t>();
-  }
+void to_json(nlohmann::json& json, const Layout& layout) {
+  json = {{"degrees", layout.degrees},
+          {"zero_groups", layout.zero_groups},
+          {"pipeline", layout.pipeline},
+          {"microbatches", layout.microbatches},
+          {"schedule", layout.schedule},
+          {"sequence_parallel", layout.sequence_parallel},
+          {"chunks", layout.chunks},
+          {"part_layers", layout.part_layers},
+          {"zero", layout.zero},
+          {"recompute", layout.recompute},
+          {"stage_degrees", layout.stage_degrees},
+          {"context_attention", layout.context_attention},
+          {"tensor_axes", layout.tensor_axes},
+          {"devices", layout.devices}};
 }
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Layout, degrees, zero_groups, pipeline, microbatches, schedule,
-                                   sequence_parallel, chunks, part_layers, zero, recompute,
-                                   stage_degrees, context_attention, tensor_axes, devices)
 
 }  // namespace meshwright::planner
 
@@ -47,24 +50,148 @@ namespace meshwright::search {
 void to_json(nlohmann::json& json, const LayoutCost& cost) {
   json = {{"layout", cost.layout}, {"step_s", cost.step_s}, {"bytes", cost.fullest_bytes()}};
 }
-void from_json(const nlohmann::json& json, LayoutCost& cost) {
-  json.at("layout").get_to(cost.layout);
-  json.at("step_s").get_to(cost.step_s);
-  json.at("bytes").get_to(cost.stages.emplace_back().state_bytes);
+void to_json(nlohmann::json& json, const FoundLayout& found) {
+  json = {{"best", found.best},
+          {"gap", found.gap},
+          {"priced", found.priced},
+          {"candidates", found.candidates}};
 }
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundLayout, best, gap, priced, candidates)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlanEntry, layout, by_search, note, found)
+void to_json(nlohmann::json& json, const PlanEntry& entry) {
+  json = {{"layout", entry.layout},
+          {"by_search", entry.by_search},
+          {"note", entry.note},
+          {"found", entry.found}};
+}
 
 namespace {
 
+using nlohmann::json;
+using planner::Degrees;
 using planner::Layout;
 
 constexpr std::string_view kTitle = "meshwright plan cache 9";
+// More devices than any cluster has; what is multiplied further stays a number.
+constexpr int64_t kMostDevices = int64_t{1} << 32;
 
-bool IsKnown(const Layout& layout) {
-  return layout.context_attention <= planner::ContextAttention::kNested &&
-         std::all_of(layout.recompute.begin(), layout.recompute.end(),
-                     [](auto mode) { return mode <= planner::Recompute::kFull; });
+Status Wrong(const char* key, std::string_view wanted) {
+  return InvalidArgument(fmt::format("\"{}\" is no {}", key, wanted));
+}
+
+// Each Take reads a value as what it is for; `key` is said where it is not.
+template <JsonWhole T>
+Status Take(const json& value, const char* key, T& out) {
+  MW_ASSIGN_OR_RETURN(out, JsonInt<T>(value, key));
+  return OkStatus();
+}
+
+Status Take(const json& value, const char* key, double& out) {
+  if (!value.is_number()) return Wrong(key, "number");
+  out = value.get<double>();
+  return OkStatus();
+}
+
+Status Take(const json& value, const char* key, bool& out) {
+  if (!value.is_boolean()) return Wrong(key, "truth");
+  out = value.get<bool>();
+  return OkStatus();
+}
+
+Status Take(const json& value, const char* key, std::string& out) {
+  if (!value.is_string()) return Wrong(key, "text");
+  out = value.get<std::string>();
+  return OkStatus();
+}
+
+template <typename T>
+Status TakeEnum(const json& value, const char* key, T last, T& out) {
+  MW_ASSIGN_OR_RETURN(const int number, JsonInt<int>(value, key, 0, static_cast<int>(last)));
+  out = static_cast<T>(number);
+  return OkStatus();
+}
+
+Status Take(const json& value, const char* key, planner::Recompute& out) {
+  return TakeEnum(value, key, planner::Recompute::kFull, out);
+}
+
+Status Take(const json& value, const char* key, planner::ContextAttention& out) {
+  return TakeEnum(value, key, planner::ContextAttention::kNested, out);
+}
+
+Status Take(const json& value, const char* key, Degrees& out) {
+  if (!value.is_array() || value.size() != planner::kAxisKinds.size()) return Wrong(key, "degrees");
+  int64_t most = kMostDevices;
+  for (const planner::AxisKind& kind : planner::kAxisKinds) {
+    const json& degree = value[static_cast<size_t>(kind.axis)];
+    MW_ASSIGN_OR_RETURN(out[kind.axis], JsonInt(degree, key, int64_t{1}, most));
+    most /= out[kind.axis];
+  }
+  return OkStatus();
+}
+
+Status Take(const json& value, const char* key, planner::ZeroGroups& out) {
+  const auto levels = planner::ZeroLevels();
+  if (!value.is_array() || value.size() != levels.size()) return Wrong(key, "groups of replicas");
+  for (size_t i = 0; i < levels.size(); ++i) {
+    MW_TRY(Take(value[i], key, out.*levels[i].group));
+  }
+  return OkStatus();
+}
+
+Status Take(const json& value, const char* key, Layout& out);
+Status Take(const json& value, const char* key, LayoutCost& out);
+Status Take(const json& value, const char* key, FoundLayout& out);
+
+template <typename T>
+Status Take(const json& value, const char* key, std::vector<T>& out) {
+  if (!value.is_array()) return Wrong(key, "list");
+  for (const json& item : value) MW_TRY(Take(item, key, out.emplace_back()));
+  return OkStatus();
+}
+
+template <typename T>
+Status TakeOf(const json& object, const char* key, T& out) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  if (found == object.end()) return InvalidArgument(fmt::format("\"{}\" is missing", key));
+  return Take(*found, key, out);
+}
+
+Status Take(const json& value, const char* /*key*/, Layout& out) {
+  MW_TRY(TakeOf(value, "degrees", out.degrees));
+  MW_TRY(TakeOf(value, "zero_groups", out.zero_groups));
+  MW_TRY(TakeOf(value, "pipeline", out.pipeline));
+  MW_TRY(TakeOf(value, "microbatches", out.microbatches));
+  MW_TRY(TakeOf(value, "schedule", out.schedule));
+  MW_TRY(TakeOf(value, "sequence_parallel", out.sequence_parallel));
+  MW_TRY(TakeOf(value, "chunks", out.chunks));
+  MW_TRY(TakeOf(value, "part_layers", out.part_layers));
+  MW_TRY(TakeOf(value, "zero", out.zero));
+  MW_TRY(TakeOf(value, "recompute", out.recompute));
+  MW_TRY(TakeOf(value, "stage_degrees", out.stage_degrees));
+  MW_TRY(TakeOf(value, "context_attention", out.context_attention));
+  MW_TRY(TakeOf(value, "tensor_axes", out.tensor_axes));
+  return TakeOf(value, "devices", out.devices);
+}
+
+Status Take(const json& value, const char* /*key*/, LayoutCost& out) {
+  MW_TRY(TakeOf(value, "layout", out.layout));
+  MW_TRY(TakeOf(value, "step_s", out.step_s));
+  return TakeOf(value, "bytes", out.stages.emplace_back().state_bytes);
+}
+
+Status Take(const json& value, const char* /*key*/, FoundLayout& out) {
+  MW_TRY(TakeOf(value, "best", out.best));
+  MW_TRY(TakeOf(value, "gap", out.gap));
+  MW_TRY(TakeOf(value, "priced", out.priced));
+  return TakeOf(value, "candidates", out.candidates);
+}
+
+Result<PlanEntry> EntryOf(const json& value) {
+  PlanEntry entry;
+  MW_TRY(TakeOf(value, "layout", entry.layout));
+  MW_TRY(TakeOf(value, "by_search", entry.by_search));
+  MW_TRY(TakeOf(value, "note", entry.note));
+  MW_TRY(TakeOf(value, "found", entry.found));
+  return entry;
 }
 
 std::string ChecksumLine(std::string_view text) {
@@ -157,15 +284,9 @@ Result<PlanEntry> ParsePlanEntry(const std::string& key, std::string_view text) 
   const std::vector<std::string> lines = Split(text.substr(0, sum), '\n');
   if (lines.size() < 3 || lines[0] != kTitle) return Fail(DataLoss("it is of another version"));
   if (lines[1] != key) return Fail(DataLoss("it was written for another job or cluster"));
-  try {
-    PlanEntry entry = nlohmann::json::parse(lines[2]).get<PlanEntry>();
-    bool known = IsKnown(entry.layout);
-    for (const LayoutCost& cost : entry.found.best) known = known && IsKnown(cost.layout);
-    if (known) return entry;
-  } catch (const nlohmann::json::exception& error) {
-    return Fail(DataLoss(fmt::format("it cannot be read: {}", error.what())));
-  }
-  return Fail(DataLoss("its layouts are none"));
+  Result<PlanEntry> entry = EntryOf(json::parse(lines[2], nullptr, /*allow_exceptions=*/false));
+  if (entry.has_value()) return entry;
+  return Fail(DataLoss(fmt::format("it cannot be read: {}", entry.error().message())));
 }
 
 }  // namespace meshwright::search

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/text.h"
 
 namespace meshwright::security {
@@ -22,6 +23,11 @@ std::string LineOf(const IssueBook::Issue& issue, const std::string& nonce) {
          "\n";
 }
 
+std::string TextOf(const json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<IssueBook>> IssueBook::Open(const std::string& path, int64_t now_s) {
@@ -34,10 +40,11 @@ Result<std::unique_ptr<IssueBook>> IssueBook::Open(const std::string& path, int6
     if (line.empty()) continue;
     const json read = json::parse(line, nullptr, /*allow_exceptions=*/false);
     // What a crash cut off was never answered.
-    if (read.is_discarded() || !read.is_object()) continue;
-    Issue issue{read.value("name", ""), read.value("key", ""), read.value("ends_s", int64_t{0})};
-    const std::string nonce = read.value("token", "");
-    if (issue.ends_s < now_s) continue;
+    if (!read.is_object()) continue;
+    const auto ends_s = JsonIntOf(read, "ends_s", int64_t{0});
+    if (!ends_s.has_value() || *ends_s < now_s) continue;
+    Issue issue{TextOf(read, "name"), TextOf(read, "key"), *ends_s};
+    const std::string nonce = TextOf(read, "token");
     kept += LineOf(issue, nonce);
     if (!nonce.empty()) book->used_.insert(nonce);
     const std::string name = issue.name;

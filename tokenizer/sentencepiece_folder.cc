@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json_int.h"
 #include "tokenizer/vocabulary.h"
 
 namespace meshwright::tokenizer {
@@ -130,10 +131,9 @@ Status AddNamed(const json& config, TokenList& list) {
 
 Status AddFile(const json& added, TokenList& list) {
   for (const auto& [content, id] : added.items()) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxTokenId) {
-      return Wrong(kAdded, content, "has no id");
-    }
-    list.Add(id.get<int64_t>(), json(), content, false);
+    const auto number = FindJsonInt(id, int64_t{0}, int64_t{kMaxTokenId});
+    if (!number) return Wrong(kAdded, content, "has no id");
+    list.Add(*number, json(), content, false);
   }
   return OkStatus();
 }

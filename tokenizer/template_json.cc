@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json_int.h"
 #include "tokenizer/json.h"
 #include "tokenizer/unicode.h"
 
@@ -142,12 +143,11 @@ Result<Value> ValueOf(const OrderedJson& node, int depth) {
     case OrderedJson::value_t::boolean:
       return Value::Of(node.get<bool>());
     case OrderedJson::value_t::number_unsigned:
-      if (node.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-        return Fail(InvalidArgument(fmt::format("{} is too large", node.get<uint64_t>())));
-      }
-      return Value::Of(static_cast<int64_t>(node.get<uint64_t>()));
-    case OrderedJson::value_t::number_integer:
-      return Value::Of(node.get<int64_t>());
+    case OrderedJson::value_t::number_integer: {
+      const auto number = FindJsonInt(node);
+      if (!number) return Fail(InvalidArgument(fmt::format("{} is too large", node.dump())));
+      return Value::Of(*number);
+    }
     case OrderedJson::value_t::number_float:
       return Value::Of(node.get<double>());
     case OrderedJson::value_t::string:

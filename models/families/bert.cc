@@ -116,7 +116,7 @@ Status ApplySpec(const std::string& family, const ModelSpec& spec, BertConfig& c
     config.labels = *spec.labels;
     config.label_names.clear();
   }
-  return OkStatus();
+  return NameLabels(spec, config.labels, config.label_names);
 }
 
 Model ModelOf(const std::string& family, const BertConfig& config) {

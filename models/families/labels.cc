@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace meshwright::models {
 
 Status ReadLabels(const HfConfig& json, int64_t& labels, std::vector<std::string>& names) {
@@ -20,6 +22,18 @@ Status ReadLabels(const HfConfig& json, int64_t& labels, std::vector<std::string
     MW_TRY(json.Read(fmt::format("id2label.{}", i), name));
     names.push_back(std::move(name));
   }
+  return OkStatus();
+}
+
+Status NameLabels(const ModelSpec& spec, int64_t labels, std::vector<std::string>& names) {
+  if (spec.label_names.empty()) return OkStatus();
+  const std::set<std::string> distinct(spec.label_names.begin(), spec.label_names.end());
+  if (std::ssize(spec.label_names) != labels || distinct.size() != spec.label_names.size()) {
+    return InvalidArgument(
+        fmt::format("label_names has {} names, {} of them distinct, and the model {} classes",
+                    spec.label_names.size(), distinct.size(), labels));
+  }
+  names = spec.label_names;
   return OkStatus();
 }
 

@@ -74,7 +74,10 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
   }
   const std::string vision = cluster().File("vision");
   TextOf({"--address", cluster().address(), "checkpoint", "export", "3", vision});
-  EXPECT_THAT(ReadFile(vision + "/config.json").value_or(""), HasSubstr("\"patch_size\": 6"));
+  const std::string vision_config = ReadFile(vision + "/config.json").value_or("");
+  EXPECT_THAT(vision_config, HasSubstr("\"patch_size\": 6"));
+  EXPECT_THAT(vision_config, HasSubstr("\"1\": \"disc\"")) << "classes have their folders' names";
+  EXPECT_THAT(vision_config, HasSubstr("\"disc\": 1"));
   EXPECT_THAT(ReadFile(vision + "/preprocessor_config.json").value_or(""),
               HasSubstr("\"height\": 24"));
   const std::string folder = cluster().File("export");

@@ -90,9 +90,9 @@ void SetWord(std::string& bytes, Random& random) {
   if (random.OneOf(3)) word = bytes.size() + random.Below(3) - 1;
   std::array<char, 8> raw{};
   std::memcpy(raw.data(), &word, sizeof word);
-  if (random.OneOf(3)) std::reverse(raw.begin(), raw.begin() + static_cast<ptrdiff_t>(width));
+  if (random.OneOf(3)) std::reverse(raw.begin(), raw.begin() + static_cast<std::ptrdiff_t>(width));
   const size_t at = random.Below(bytes.size() - width + 1);
-  std::copy_n(raw.begin(), width, bytes.begin() + static_cast<ptrdiff_t>(at));
+  std::copy_n(raw.begin(), width, bytes.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "controller/journal.h"
 #include "controller/run_record.h"
+#include "security/issue_book.h"
+#include "security/join_token.h"
 #include "tests/fuzz/bytes.h"
 #include "tests/fuzz/target.h"
 
@@ -62,12 +64,35 @@ void RunJournal(std::string_view input) {
   MW_CHECK(controller::MendJournal(folder.path()) >= 0);
 }
 
+constexpr int64_t kNowS = 1'700'000'000;
+
+Seeds SeedsOfIssues() {
+  const TempDir folder = Sure(TempDir::Make("mw-fuzz"));
+  const auto book = Sure(security::IssueBook::Open(folder.File("issued.jsonl"), kNowS));
+  const security::JoinToken once{"", kNowS + 60, "", true, false, "01"};
+  MW_CHECK(book->Admit(once, {"w0", std::string(64, 'a'), kNowS + 100}, kNowS).ok());
+  MW_CHECK(book->Note({"w1", std::string(64, 'b'), kNowS + 200}).ok());
+  return {Sure(ReadFile(folder.File("issued.jsonl")))};
+}
+
+void RunIssues(std::string_view input) {
+  static const TempDir folder = Sure(TempDir::Make("mw-fuzz"));
+  const std::string path = folder.File("issued.jsonl");
+  MW_CHECK(WriteFileAtomic(path, input).ok());
+  const auto book = security::IssueBook::Open(path, kNowS);
+  if (!book.has_value()) return;
+  const security::JoinToken any{"", kNowS + 60, "", false, false, "02"};
+  (void)(*book)->Admit(any, {"w0", "key", kNowS + 100}, kNowS);
+  MW_CHECK(security::IssueBook::Open(path, kNowS).has_value()) << "it does not read itself";
+}
+
 }  // namespace
 
 std::vector<Target> RecordTargets() {
   return {
       {"run-record", "controller::ParseRunRecord", SeedsOfRuns, RunRecord},
       {"journal", "controller::LoadJournal, MendJournal", SeedsOfJournal, RunJournal, 400},
+      {"issue-book", "security::IssueBook::Open", SeedsOfIssues, RunIssues, 400},
   };
 }
 

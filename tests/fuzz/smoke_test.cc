@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <set>
 
 #include "tests/fuzz/mutate.h"
@@ -75,7 +76,11 @@ TEST_P(Fuzz, MutatedInputsAreRefusedOrRead) {
     NoteCase(target, seed, number);
     const std::string input = mutator.Make(number);
     const auto begun = std::chrono::steady_clock::now();
-    target.run(input);
+    try {
+      target.run(input);
+    } catch (const std::exception& error) {
+      FAIL() << "case " << number << " threw: " << error.what();
+    }
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (seconds > slowest) {

@@ -8,6 +8,7 @@
 #include "cli/run_dir.h"
 #include "report/plan_report.h"
 #include "report/prediction.h"
+#include "report/run_compare.h"
 #include "tests/fuzz/bytes.h"
 #include "tests/fuzz/target.h"
 #include "tests/still_clock.h"
@@ -89,6 +90,17 @@ void RunDocuments(std::string_view input) {
   (void)of_text.OfPart(input, false, 1);
 }
 
+void RunRecordedSteps(std::string_view input) {
+  const auto steps = report::ParseSteps(input, "a file");
+  if (!steps.has_value()) return;
+  report::ComparedRun run;
+  run.label = "a";
+  run.steps = *steps;
+  (void)report::FormatComparison({run, run});
+  (void)report::ComparisonJson({run, run});
+  (void)report::DrawCurves({run, run});
+}
+
 void RunClusterState(std::string_view input) {
   ExpectStable(input, cli::ParseCluster, cli::FormatCluster);
 }
@@ -127,6 +139,13 @@ std::vector<Target> TextTargets() {
          return Seeds{cli::FormatCluster(state)};
        },
        RunClusterState},
+      {"recorded-steps", "report::ParseSteps, FormatComparison, DrawCurves",
+       [] {
+         return Seeds{
+             "{\"step\":0,\"loss\":2.5,\"tokens\":64,\"seconds\":0.1}\n"
+             "{\"step\":1,\"loss\":2.25,\"validation_loss\":3,\"values\":{\"validation/a\":1}}\n"};
+       },
+       RunRecordedSteps, 500},
       {"words", "report::ParseMesh, ParseTokens; ParseLogLevel",
        [] {
          return Seeds{"data=2,tensor=4", "1, 2 3\n4", "debug"};

@@ -45,6 +45,9 @@ Violations CheckHeaderComments(const SourceTree& tree);
 // No sleeps, rand, std::endl, [=]; std::thread only in base, the backends of collective
 // and worker. Tests are free.
 Violations CheckBannedCalls(const SourceTree& tree);
+// Whole numbers of JSON documents are taken by base/json_int.h alone. Seen within a line. Tests are
+// free.
+Violations CheckJsonInts(const SourceTree& tree);
 
 // class_size.cc
 struct ClassSize {

@@ -233,6 +233,20 @@ TEST(CheckIdCasts, SeesThem) {
   EXPECT_THAT(CheckIdCasts(tree), ElementsAre(HasSubstr("ir/a.cc:1"), HasSubstr("ir/b.cc:1")));
 }
 
+TEST(CheckJsonInts, SeesThem) {
+  const SourceTree tree = MakeTree({
+      {"ir/a.cc", "x = j.get<int64_t>();\ny = j.at(0)->get<size_t>();\n"},
+      {"ir/b.cc", "x = j.value(\"k\", 0);\ny = j.value(\"k\", int64_t{-1});\nj.get_to(z);\n"},
+      {"ir/c.cc", "x = std::get<int64_t>(v);\ny = j.get<double>();\nf(a.value(), 0);\n"},
+      {"ir/d.cc", "x = j.value(\"k\", false);\n// j.get<int>()\nj.get<std::vector<int>>();\n"},
+      {"tests/e.cc", "j.get<int>();\n"},
+      {"base/json_int.h", "j.template get<uint64_t>();\n"},
+  });
+  EXPECT_THAT(CheckJsonInts(tree),
+              ElementsAre(HasSubstr("ir/a.cc:1"), HasSubstr("ir/a.cc:2"), HasSubstr("ir/b.cc:1"),
+                          HasSubstr("ir/b.cc:2"), HasSubstr("ir/b.cc:3"), HasSubstr("ir/d.cc:3")));
+}
+
 TEST(CheckDensityOfChecks, CountsPerRoom) {
   const SourceTree tree = MakeTree({
       {"ir/a.cc", "MW_CHECK(a) << x;\nb();\n\n// MW_CHECK(no code)\n"},

@@ -48,6 +48,47 @@ constexpr std::array<Ban, 11> kBans = {{
     {"using namespace", "name what is used"},
 }};
 
+// nlohmann's ways to a whole number, which take every number; std::get and absl::get are others.
+constexpr std::array<std::string_view, 12> kIntTypes = {"int",
+                                                        "uint",
+                                                        "size_t",
+                                                        "unsigned",
+                                                        "long",
+                                                        "short",
+                                                        "char",
+                                                        "std::int",
+                                                        "std::uint",
+                                                        "std::size_t",
+                                                        "std::vector<int",
+                                                        "std::vector<size_t"};
+
+bool TakesJsonIntUnchecked(std::string_view code) {
+  for (const std::string_view call : {".get<", "->get<", ".template get<"}) {
+    for (size_t at = code.find(call); at != code.npos; at = code.find(call, at + 1)) {
+      const std::string_view type = code.substr(at + call.size());
+      for (const std::string_view one : kIntTypes) {
+        if (type.starts_with(one)) return true;
+      }
+    }
+  }
+  if (ContainsWord(code, "get_to(") || ContainsWord(code, "NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE") ||
+      ContainsWord(code, "NLOHMANN_DEFINE_TYPE_INTRUSIVE")) {
+    return true;
+  }
+  // What value("key", 0) falls back to says its type.
+  for (size_t at = code.find(".value("); at != code.npos; at = code.find(".value(", at + 1)) {
+    const size_t comma = code.find(", ", at);
+    const size_t close = code.find(')', at);
+    if (comma == code.npos || comma > close) continue;
+    const std::string_view fallback = code.substr(comma + 2);
+    if (fallback.starts_with('-') || (fallback[0] >= '0' && fallback[0] <= '9')) return true;
+    for (const std::string_view one : kIntTypes) {
+      if (fallback.starts_with(one)) return true;
+    }
+  }
+  return false;
+}
+
 bool MayStartThreads(std::string_view path) {
   return StartsWithAny(path, {"base/", "collective/cpu/", "collective/nccl/", "worker/"});
 }
@@ -119,6 +160,19 @@ Violations CheckBannedCalls(const SourceTree& tree) {
                         "Executor",
                         path, i + 1));
       }
+    }
+  }
+  return violations;
+}
+
+Violations CheckJsonInts(const SourceTree& tree) {
+  Violations violations;
+  for (const auto& [path, file] : tree) {
+    if (RoomOf(path) == "tests" || path == "base/json_int.h") continue;
+    for (size_t i = 0; i < file.code_lines.size(); ++i) {
+      if (!TakesJsonIntUnchecked(file.code_lines[i])) continue;
+      violations.push_back(fmt::format(
+          "{}:{}: takes any number of a JSON for a whole one; use base/json_int.h", path, i + 1));
     }
   }
   return violations;

@@ -70,6 +70,8 @@ std::vector<std::string> Allowed(const std::string& name) {
 
 TEST(Tidy, ClassesAreSmall) { ExpectNone(CheckClassSizes(Tree(), Allowed("large_classes.txt"))); }
 
+TEST(Tidy, WholeNumbersOfJsonAreChecked) { ExpectNone(CheckJsonInts(Tree())); }
+
 TEST(Tidy, IdsAreIndicesWithoutCasts) { ExpectNone(CheckIdCasts(Tree())); }
 
 // Lines "room number": MW_CHECKs in 1000 lines of code. The numbers may only rise.

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "cli/image_file.h"
@@ -181,6 +182,37 @@ TEST_F(ImageRowsTest, AFolderIsAClass) {
   EXPECT_THAT(ImagesOfFolder(dir_.File("all/cat"), Rows()).error().message(),
               HasSubstr("it needs one for each class"));
   EXPECT_EQ(ImagesOfFolder(dir_.File("none"), Rows()).error().code(), StatusCode::kNotFound);
+}
+
+TEST_F(ImageRowsTest, ClassesAreCalledAsTheirFolders) {
+  Write("all/owl/b.png", Flat(3, 1));
+  Write("all/cat/c.png", Flat(3, 3));
+  config::JobConfig config;
+  config.model.name = "vit";
+  config.model.labels = 2;
+  config.dataset_format = "images";
+  config.dataset_path = dir_.File("all");
+  auto prepared = config::PrepareJob(config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  EXPECT_THAT(prepared->model.hf_config, HasSubstr("LABEL_1"));
+  EXPECT_EQ(prepared->request.train.sequence, 1) << "an image is one label, not seq_len tokens";
+  ASSERT_TRUE(NameClasses(prepared->model, config));
+  EXPECT_THAT(config.model.label_names, ElementsAre("cat", "owl"));
+  // They stand in what the controller keeps, of which a folder for transformers is made.
+  prepared = config::PrepareJob(config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  EXPECT_THAT(prepared->request.config_text, HasSubstr("label_names = ["));
+  const auto json = nlohmann::json::parse(prepared->model.hf_config);
+  EXPECT_EQ(json["id2label"]["1"], "owl");
+  EXPECT_EQ(json["label2id"]["cat"], 0);
+  EXPECT_FALSE(NameClasses(prepared->model, config)) << "they have names";
+  config.model.label_names = {"cat", "cat"};
+  EXPECT_THAT(config::PrepareJob(config).error().message(), HasSubstr("1 of them distinct"));
+  config.model.label_names.clear();
+  config.model.labels = 3;
+  EXPECT_FALSE(NameClasses(config::PrepareJob(config)->model, config)) << "of three classes";
+  config.dataset_path = dir_.File("none");
+  EXPECT_FALSE(NameClasses(prepared->model, config));
 }
 
 TEST_F(ImageRowsTest, ALineNamesAnImageBesideIt) {

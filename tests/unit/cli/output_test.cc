@@ -118,6 +118,16 @@ TEST(StepPrinter, ShowsValidationWhereThereWasOne) {
   client::StepMetrics step = Step(1, 1);
   step.validation_loss = 1.9876;
   EXPECT_EQ(printer.Add(step), "validate step:    2  loss:   1.9876\n");
+  step.values = {{"validation/chats", 2.5}, {"validation/accuracy", 0.875}, {"other", 3}};
+  EXPECT_EQ(printer.Add(step),
+            "validate step:    2  loss:   1.9876  accuracy: 0.8750  chats: 2.5000\n");
+}
+
+TEST(StepPrinter, ShowsTheAccuracyOfClassifiers) {
+  StepPrinter printer({.steps = 0, .width = 80});
+  client::StepMetrics step = Step(0, 1);
+  step.values["accuracy"] = 0.75;
+  EXPECT_THAT(printer.Add(step), HasSubstr("  grad_norm:   1.5000  accuracy: 0.7500  "));
 }
 
 TEST(StepPrinter, ColourIsOnlyEscapeCodes) {

@@ -11,8 +11,10 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/pending_session.h"
 #include "cli/predict_file.h"
 #include "cli/predict_text.h"
+#include "client/program.h"
 
 namespace meshwright::cli {
 namespace {
@@ -209,6 +211,50 @@ TEST_F(PredictOnForeignPrograms, TextsAreRowsOfTheirOwnTokens) {
   EXPECT_EQ(lines[0]["next"][0]["token"], 2);
   EXPECT_EQ(lines[1]["predicted"], 3);
   EXPECT_EQ(lines[1]["next"][0]["token"], 1);
+}
+
+// A job of its own takes a number: what is refused before anything is asked is refused before it.
+TEST_F(PredictOnForeignPrograms, ARefusedQuestionOpensNoSession) {
+  const auto body = [](client::Builder& b, const client::Batch& in) {
+    b.SetOutput("y", b.Scale(in.at("x"), 2));
+    return OkStatus();
+  };
+  const auto program = client::MakeProgram(kPredictProgram, {{"x", kRows.at("x")}}, body);
+  ASSERT_TRUE(program.has_value()) << program.error();
+  ir::JobRequest job;
+  job.programs = {*program};
+  job.driver.kind = ir::DriverKind::kClient;
+  int opened = 0;
+  Answer answer;
+  answer.tensors = {{"y", Tensor::Of<float>({2, 1}, std::vector<float>{1, 2})}};
+  PendingSession session(job, [&]() -> Result<std::unique_ptr<client::Session>> {
+    ++opened;
+    return std::make_unique<ToldSession>(Saying(kRows, answer));
+  });
+  EXPECT_EQ(session.programs().at(kPredictProgram), kRows);
+  EXPECT_FALSE(PredictFile(session, Args(Npy(3), "said.txt"), "").has_value());
+  EXPECT_FALSE(PredictFile(session, Args(dir_.File("none.npy")), "").has_value());
+  EXPECT_FALSE(PredictTexts(session, Args("asked.jsonl"), {{1, 2}}).has_value());
+  EXPECT_FALSE(PredictText(session, {1}, 7, 2).has_value());
+  EXPECT_TRUE(session.Close({}).ok());
+  EXPECT_EQ(opened, 0);
+  const auto rows = PredictFile(session, Args(Npy(4)), "");
+  ASSERT_TRUE(rows.has_value()) << rows.error();
+  EXPECT_EQ(*rows, 4);
+  EXPECT_EQ(opened, 1) << "two calls";
+  EXPECT_TRUE(session.Close({}).ok());
+}
+
+TEST_F(PredictOnForeignPrograms, ASessionThatDoesNotOpenIsTriedOnce) {
+  int opened = 0;
+  PendingSession session(ir::JobRequest(), [&]() -> Result<std::unique_ptr<client::Session>> {
+    ++opened;
+    return Fail(ResourceExhausted("no device"));
+  });
+  EXPECT_EQ(session.Run("p", {}, {}).error().message(), "no device");
+  EXPECT_EQ(session.Call("p", {}, {}).get().error().message(), "no device");
+  EXPECT_EQ(session.Stop({}).message(), "no device");
+  EXPECT_EQ(opened, 1);
 }
 
 std::string WhyNotText(Signature inputs, Answer answer) {

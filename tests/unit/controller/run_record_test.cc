@@ -1,5 +1,6 @@
 #include "controller/run_record.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace meshwright::controller {
@@ -92,6 +93,21 @@ TEST(RunRecord, WhatIsDamagedIsAnError) {
   RunRecord odd = MakeRunRecord();
   odd.ranks.pop_back();
   EXPECT_FALSE(ParseRunRecord(FormatRunRecord(odd)).has_value());
+}
+
+TEST(RunRecord, NamesTheNumberThatIsNone) {
+  const std::string text = FormatRunRecord(MakeRunRecord());
+  for (const char* key : {"number", "generation", "vocabulary", "device_budget_bytes", "step"}) {
+    for (const char* number : {"1e308", "-1e308", "99999999999999999999", "0.5", "\"1\""}) {
+      std::string odd = text;
+      const size_t at = odd.find("\"" + std::string(key) + "\":") + std::string(key).size() + 3;
+      odd.replace(at, odd.find_first_of(",}", at) - at, number);
+      const auto run = ParseRunRecord(odd);
+      ASSERT_FALSE(run.has_value()) << odd;
+      EXPECT_EQ(run.error().code(), StatusCode::kDataLoss);
+      EXPECT_THAT(run.error().message(), ::testing::HasSubstr("\"" + std::string(key) + "\" is "));
+    }
+  }
 }
 
 }  // namespace

@@ -182,6 +182,14 @@ TEST(AdapterConfigs, ThatAreMoreThanLoraAreRefusedByTheirKey) {
   }
   EXPECT_FALSE(ParseAdapterConfig("[]"));
   EXPECT_FALSE(ParseAdapterConfig(R"({"peft_type": "LORA", "r": "four"})"));
+  // It threw.
+  EXPECT_THAT(ParseAdapterConfig(R"({"peft_type": 7, "r": 4})").error().message(),
+              HasSubstr("peft_type is 7"));
+  for (const char* rank : {"1e308", "1e19", "4.5"}) {
+    const auto config =
+        ParseAdapterConfig(std::string(R"({"peft_type": "LORA", "r": )") + rank + "}");
+    EXPECT_THAT(config.error().message(), HasSubstr("\"r\" is ")) << rank;
+  }
 }
 
 }  // namespace

@@ -95,6 +95,13 @@ TEST(Settings, RefuseWhatIsNone) {
   EXPECT_THAT(ParseSettings(R"({"eos_token_id": -1})").error().message(),
               HasSubstr("not a token or a list of tokens"));
   EXPECT_THAT(ParseSettings(R"({"top_p": 2})").error().message(), HasSubstr("top_p is 2"));
+  for (const char* number : {"1e308", "1e19", "1.5", "18446744073709551615", "-1"}) {
+    for (const char* key : {"top_k", "max_new_tokens", "eos_token_id"}) {
+      const auto settings =
+          ParseSettings("{\"" + std::string(key) + "\": " + std::string(number) + "}");
+      EXPECT_THAT(settings.error().message(), HasSubstr(key)) << number;
+    }
+  }
 }
 
 }  // namespace

@@ -315,6 +315,14 @@ TEST(Convert, RefusesAMessageWithoutABodyItKnows) {
   EXPECT_EQ(Decode(v1::Down()).error().code(), StatusCode::kInvalidArgument);
 }
 
+// It ended the worker, in a check of what it leaves behind.
+TEST(Convert, RefusesAMeshWithoutAGeneration) {
+  v1::Down down;
+  down.set_term(1);
+  down.mutable_load_mesh()->set_job_id(3);
+  EXPECT_THAT(Decode(down).error().message(), HasSubstr("no generation"));
+}
+
 TEST(Convert, UnknownNumbersBecomeTheSafeMeaning) {
   v1::RuntimeError error;
   error.set_kind(static_cast<v1::ErrorKind>(99));

@@ -114,6 +114,18 @@ TEST(CompareRuns, JsonSaysTheSameAndHasNoNaN) {
   EXPECT_TRUE(json["at_steps"][2]["losses"][1].is_null());
 }
 
+TEST(CompareRuns, ValidationSetsAreCompared) {
+  std::vector<ComparedRun> runs = {RunOfSteps("a", 20, 5, 1), RunOfSteps("b", 20, 5, 1)};
+  runs[0].steps[9].values = {{"validation/chats", 2.5}, {"loss_scale", 8}};
+  runs[0].steps[19].values = {{"validation/chats", 2.25}};
+  const std::string table = FormatComparison(runs);
+  EXPECT_THAT(table, ::testing::ContainsRegex("last validation/chats +2.2500 +-"));
+  EXPECT_THAT(table, Not(HasSubstr("loss_scale")));
+  const auto json = nlohmann::json::parse(ComparisonJson(runs));
+  EXPECT_EQ(json["runs"][0]["last_validation"]["chats"], 2.25);
+  EXPECT_TRUE(json["runs"][1]["last_validation"].empty());
+}
+
 TEST(CompareRuns, FilesAreReadAsFarAsTheyAreWritten) {
   const auto steps = ParseSteps(
       "{\"step\":0,\"loss\":2.5,\"grad_norm\":1,\"lr\":0.1,\"tokens\":64,\"seconds\":0.5}\n"

@@ -49,6 +49,23 @@ TEST(Why, SaysWhereTimeGoesInTenLinesAndWhoIsSlow) {
   EXPECT_EQ(json.at("ranks").at("2").at("compute_s"), 1.4);
 }
 
+TEST(Why, ARankAloneIsNotComparedWithOthers) {
+  WhyFigures figures = Figures();
+  figures.measured.ranks = {{0, figures.measured.ranks.at(0)}};
+  figures.measured.ranks.at(0).Of(StepPart::kStragglers) = 0;
+  figures.measured.mean.Of(StepPart::kStragglers) = 0;
+  figures.forecast.Of(StepPart::kBubble) = 0;
+  const std::string text = FormatWhy(figures);
+  for (const char* of_several : {"slower", "stages", "communication", "rank"}) {
+    EXPECT_THAT(text, Not(HasSubstr(of_several)));
+  }
+  EXPECT_THAT(text, HasSubstr("compute"));
+  EXPECT_THAT(text, HasSubstr("input"));
+  // What was measured all the same is shown.
+  figures.measured.mean.Of(StepPart::kCommunication) = 0.1;
+  EXPECT_THAT(FormatWhy(figures), HasSubstr("exposed communication"));
+}
+
 TEST(Why, CheckpointsAndClocksAreSaidWhereTheyMatter) {
   WhyFigures figures = Figures();
   figures.saves = 2;

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/sha256.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
 #include "tests/unit/search/search_testing.h"
@@ -75,6 +76,29 @@ TEST(PlanEntry, IsReadBackAsItWasWritten) {
   EXPECT_EQ(again->found.best[0].step_s, 1.0 / 3);
   EXPECT_EQ(again->found.best[1].fullest_bytes(), 1 + 4 + 3) << "state, the update, transients";
   EXPECT_EQ(FormatPlanEntry("k", *again).value_or(""), *text);
+}
+
+// A sound checksum over numbers that are none.
+TEST(PlanEntry, NamesTheNumberThatIsNone) {
+  const std::string text = FormatPlanEntry("k", SomeEntry()).value_or("");
+  const auto spoil = [&text](const std::string& key, const std::string& value) {
+    std::string spoiled = text.substr(0, text.rfind("sha256 "));
+    const size_t at = spoiled.find("\"" + key + "\":") + key.size() + 3;
+    spoiled.replace(at, spoiled.find_first_of(",}", at) - at, value);
+    spoiled += "sha256 " + Sha256Hex(spoiled) + "\n";
+    const auto entry = ParsePlanEntry("k", spoiled);
+    return entry.has_value() ? "taken" : std::string(entry.error().message());
+  };
+  for (const char* key : {"pipeline", "microbatches", "chunks", "zero", "context_attention",
+                          "priced", "candidates", "bytes"}) {
+    for (const char* value : {"1e308", "1.5", "1e19", "\"1\"", "null"}) {
+      EXPECT_THAT(spoil(key, value), HasSubstr("\"" + std::string(key) + "\"")) << value;
+    }
+  }
+  EXPECT_THAT(spoil("context_attention", "5"), HasSubstr("from 0 to 4"));
+  EXPECT_THAT(spoil("schedule", "1"), HasSubstr("\"schedule\" is no text"));
+  EXPECT_THAT(spoil("gap", "\"\""), HasSubstr("\"gap\" is no number"));
+  EXPECT_EQ(spoil("microbatches", "3"), "taken");
 }
 
 TEST(PlanEntry, EveryChangedByteIsNoticed) {

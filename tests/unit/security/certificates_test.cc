@@ -293,6 +293,21 @@ TEST_F(Books, TokenForAnotherNameIsRefused) {
   EXPECT_THAT(refused.message(), AllOf(HasSubstr("'w0'"), HasSubstr("'w1'")));
 }
 
+// They ended the controller, by an exception, or were taken for some time.
+TEST_F(Books, LinesOfOtherTypesAreLeftOut) {
+  std::string lines;
+  for (const char* line :
+       {R"({"ends_s":1e308,"key":"key-a","name":"w1","token":""})",
+        R"({"ends_s":"late","key":"key-a","name":"w1","token":""})",
+        R"({"ends_s":9e17,"key":"key-a","name":"w1","token":""})", R"({"name":"w1"})", "[1]"}) {
+    lines += std::string(line) + "\n";
+  }
+  lines += R"({"ends_s":9000000000000000000,"key":7,"name":["w1"],"token":null})"
+           "\n";
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("issued.jsonl"), lines).ok());
+  EXPECT_TRUE(Open()->Admit(any_, {"w1", "key-b", kNowS + 100}, kNowS).ok());
+}
+
 TEST_F(Books, LineThatACrashCutOffIsLeftOut) {
   ASSERT_TRUE(Open()->Admit(any_, {"w0", "key-a", kNowS + 100}, kNowS).ok());
   ASSERT_TRUE(AppendFile(dir_.File("issued.jsonl"), "{\"name\":\"w1\",\"ke").ok());
