@@ -84,12 +84,13 @@ Result<web::PageOptions> PageOf(const ControllerArgs& args) {
 }
 
 // Where the page is, and the metrics.
-std::string HttpText(const std::string& bind, int port, const web::MountedPage& page) {
+std::string HttpText(const std::string& bind, int port, bool tls, const web::MountedPage& page) {
   if (port < 0) return "no metrics";
   const std::string address = FormatHostPort(bind, port);
+  const char* const scheme = tls ? "https" : "http";
   if (page.there)
-    return fmt::format("page on http://{}/, metrics on http://{}/metrics", address, address);
-  const std::string metrics = fmt::format("metrics on http://{}/metrics", address);
+    return fmt::format("page on {0}://{1}/, metrics on {0}://{1}/metrics", scheme, address);
+  const std::string metrics = fmt::format("metrics on {}://{}/metrics", scheme, address);
   return page.why_not.empty() ? metrics : fmt::format("{}, the page {}", metrics, page.why_not);
 }
 
@@ -106,6 +107,16 @@ Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
   options.authority_dir = identity.authority_dir;
   options.insecure = global.tls.insecure;
   return OkStatus();
+}
+
+// Of the HTTP port: what was named, else off loopback the controller's own. A proxy that does TLS
+// is told to speak to it in the clear.
+security::ServerCertificate HttpCertificateOf(const ControllerArgs& args,
+                                              const controller::ServerOptions& options) {
+  if (!args.page.http_cert.empty()) return {args.page.http_cert, args.page.http_key};
+  const bool clear = args.page.behind_tls || options.insecure || options.tls_dir.empty();
+  if (clear || security::IsLoopback(args.bind)) return {};
+  return {options.tls_dir + "/cert.pem", options.tls_dir + "/key.pem"};
 }
 
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
@@ -138,13 +149,15 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.viewer_token = page.viewer_token;
   options.operator_token = page.operator_token;
   MW_TRY(SetIdentity(args, global, options));
+  options.http_certificate = HttpCertificateOf(args, options);
+  const bool https = !options.http_certificate.empty();
   MW_ASSIGN_OR_RETURN(const web::MountedPage mounted, web::MountPage(page, options));
   MW_TRY(CheckListen(args.bind, args.port, "--port"));
   MW_TRY(CheckListen(args.bind, args.metrics_port, "--metrics-port"));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<controller::Server> server,
                       controller::Server::Start(std::move(options)));
   fmt::print("controller listens on {}, {}\n", FormatHostPort(args.bind, server->port()),
-             HttpText(args.bind, server->metrics_port(), mounted));
+             HttpText(args.bind, server->metrics_port(), https, mounted));
   std::fflush(stdout);
   const std::string ports = fmt::format("{} {}", server->port(), server->metrics_port());
   MW_TRY(WriteFileAtomic(PortsFile(args.state_dir), ports + "\n"));

@@ -58,9 +58,18 @@ void AddPage(CLI::App& command, PageArgs& page) {
                      "File with the token of who may stop, pause and save jobs there, too");
   command.add_option("--scrape-token-file", page.scrape_token_file,
                      "File with the token that /metrics and the list of workers want; none: "
-                     "whoever reaches them");
+                     "whoever reaches them by plain HTTP, and nobody by TLS off loopback");
   command.add_flag("--page-behind-tls", page.behind_tls,
-                   "A proxy in front of the page does TLS, so that tokens are not seen on the way");
+                   "A proxy in front of the page does TLS, so that tokens are not seen on the way; "
+                   "the HTTP port is in the clear");
+  CLI::Option* const cert =
+      command.add_option("--http-cert", page.http_cert,
+                         "Certificate of the HTTP port, in PEM with those up to its authority; "
+                         "none: off loopback the controller's own");
+  CLI::Option* const key =
+      command.add_option("--http-key", page.http_key, "Key of --http-cert, in PEM");
+  cert->needs(key);
+  key->needs(cert);
 }
 
 void AddWorkerOrders(CLI::App& worker, const ServerCommands& s) {

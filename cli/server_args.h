@@ -20,6 +20,8 @@ struct PageArgs {
   std::string operator_token_file;  // of who may also act
   std::string scrape_token_file;    // of who may read the metrics
   bool behind_tls = false;
+  std::string http_cert;  // with http_key: of the HTTP port; empty: the controller's own
+  std::string http_key;
 };
 
 struct ControllerArgs {

@@ -61,6 +61,11 @@ std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
 }
 
 Status CheckScraper(const std::string& token, const std::string& authorization) {
+  if (token.empty()) {
+    return Unauthenticated(
+        "metrics are for who has a token where others reach them, and there is none; start the "
+        "controller with --scrape-token-file");
+  }
   if (ConstantTimeEqual(authorization, "Bearer " + token)) return OkStatus();
   return Unauthenticated(
       "metrics want the token of --scrape-token-file, as 'Authorization: Bearer TOKEN'");
@@ -150,7 +155,10 @@ class ServerImpl final : public ServerWithCounters {
   }
 
   int port() const override { return rpc_ ? rpc_->port() : 0; }
-  int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
+  int metrics_port() const override {
+    if (https_) return https_->port();
+    return metrics_server_ ? metrics_server_->port() : -1;
+  }
 
   Status Answers() override {
     return internal::ToStatus(
@@ -164,6 +172,7 @@ class ServerImpl final : public ServerWithCounters {
     if (logs_) logs_->Stop();
     if (rpc_) rpc_->Shutdown();
     if (site_) site_->Stop();
+    https_.reset();
     metrics_server_.reset();
     site_.reset();
   }
@@ -229,13 +238,30 @@ class ServerImpl final : public ServerWithCounters {
     return OkStatus();
   }
 
+  // In the clear on the port itself, or behind a front that speaks TLS.
+  Status StartHttp(const ServerOptions& options) {
+    HttpServerOptions http{
+        .host = options.bind, .port = options.metrics_port, .threads = options.http_threads};
+    const bool tls = !options.http_certificate.empty();
+    if (tls) {
+      http.host = "127.0.0.1";
+      http.port = 0;
+    }
+    MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start(http, registry_));
+    if (!tls) return OkStatus();
+    MW_ASSIGN_OR_RETURN(https_,
+                        security::TlsFront::Start({.host = options.bind,
+                                                   .port = options.metrics_port,
+                                                   .behind = metrics_server_->port(),
+                                                   .certificate = options.http_certificate}));
+    return OkStatus();
+  }
+
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
-    MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options.bind,
-                                                               .port = options.metrics_port,
-                                                               .threads = options.http_threads},
-                                                              registry_));
-    if (!options.scrape_token.empty()) {
+    MW_TRY(StartHttp(options));
+    const bool tls = !options.http_certificate.empty();
+    if (!options.scrape_token.empty() || (tls && !IsLoopbackBind(options.bind))) {
       metrics_server_->SetGuard([token = options.scrape_token](const HttpRequest& request) {
         return CheckScraper(token, request.Header("authorization"));
       });
@@ -282,6 +308,7 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<Trust> trust_;
   std::unique_ptr<Site> site_;
   std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<security::TlsFront> https_;
   std::unique_ptr<RpcServer> rpc_;
 };
 

@@ -17,6 +17,7 @@
 #include "controller/run_story.h"
 #include "controller/site.h"
 #include "proto/job_file.h"
+#include "security/tls_front.h"
 
 namespace meshwright::search {
 class PlanCache;
@@ -48,9 +49,12 @@ struct ServerOptions {
   Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
   std::string scrape_token;  // that /metrics and the list of workers want; empty: none
-  SiteMaker make_site;       // null: metrics and health are all that is served
-  int http_threads = 16;     // callers of the HTTP server at once, streams of the site among them
-  PlanListener on_plan;      // null: nobody draws plans
+  // HTTP is TLS with this certificate; empty: in the clear. With it and off loopback, metrics are
+  // for who has the scrape token, and for nobody where there is none.
+  security::ServerCertificate http_certificate;
+  SiteMaker make_site;    // null: metrics and health are all that is served
+  int http_threads = 16;  // callers of the HTTP server at once, streams of the site among them
+  PlanListener on_plan;   // null: nobody draws plans
   std::shared_ptr<RunStory> story;  // null: nobody asks what happened in steps
   proto::ResolveFile resolve;  // of job files that clients send as they are; null: none is taken
 };

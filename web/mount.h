@@ -3,8 +3,9 @@
 //
 //   on loopback          it is there; with tokens, for who has one
 //   elsewhere, no token  it is not there; metrics and health are
-//   elsewhere, tokens    only where it is said that a proxy speaks TLS to browsers, since tokens
-//                        would pass the network in the clear
+//   elsewhere, tokens    only by TLS, of the controller or, where that is said, of a proxy in
+//   front:
+//                        tokens would pass the network in the clear
 // Thread rule: pure but for the thread that draws. Ownership: the options own what is made.
 #pragma once
 
@@ -28,8 +29,8 @@ struct MountedPage {
   std::string why_not;  // for people; empty: nobody wanted it
 };
 
-// REQUIRES: bind and metrics_port of `server` are set. Errors: kInvalidArgument naming the option
-// that is missing.
+// REQUIRES: bind, metrics_port and http_certificate of `server` are set. Errors: kInvalidArgument
+// naming the option that is missing.
 Result<MountedPage> MountPage(const PageOptions& options, controller::ServerOptions& server);
 
 }  // namespace meshwright::web

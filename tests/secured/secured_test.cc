@@ -35,7 +35,9 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kSoonMs = 60'000;
 
@@ -325,6 +327,87 @@ TEST_F(Secured, CertificatesChangeWhileAJobRunsAndNoStepIsLost) {
     expected = at + 1;
   }
   EXPECT_GT(expected, 20);
+}
+
+// What curl says of a path: the code in the last line, the header and the body before that.
+class HttpsPage {
+ public:
+  HttpsPage(std::string ca, std::string port) : ca_(std::move(ca)), port_(std::move(port)) {}
+
+  std::string Ask(const std::string& path, std::vector<std::string> more = {}) const {
+    SubprocessOptions options;
+    options.args = {"curl",
+                    "-s",
+                    "-i",
+                    "--cacert",
+                    ca_,
+                    "--max-time",
+                    "60",
+                    "-w",
+                    "\n%{http_code}",
+                    "--connect-to",
+                    "controller.meshwright:443:127.0.0.1:" + port_};
+    options.args.insert(options.args.end(), more.begin(), more.end());
+    options.args.push_back("https://controller.meshwright" + path);
+    const auto output = RunProcess(options, kSoonMs);
+    EXPECT_TRUE(output.has_value()) << output.error();
+    return output.has_value() ? output->stdout_text : "";
+  }
+  std::string As(const std::string& token, const std::string& path,
+                 std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"-H", "Authorization: Bearer " + token});
+    return Ask(path, std::move(more));
+  }
+
+ private:
+  std::string ca_;
+  std::string port_;
+};
+
+TEST_F(Secured, PageIsTlsAndWantsTokens) {
+  std::vector<std::string> args = {"--tls-dir",
+                                   home() + "/controller",
+                                   "controller",
+                                   "--bind",
+                                   "0.0.0.0",
+                                   "--port",
+                                   "0",
+                                   "--metrics-port",
+                                   "0",
+                                   "--state-dir",
+                                   dir_.File("far-state")};
+  for (const char* of : {"page", "operator", "scrape"}) {
+    ASSERT_TRUE(WriteSecretFile(dir_.File(of), of).ok());
+    args.insert(args.end(), {fmt::format("--{}-token-file", of), dir_.File(of)});
+  }
+  Start("far", args);
+  std::string port;
+  ASSERT_TRUE(Await([&] {
+    const std::string log = LogOf("far");
+    const std::string before = "page on https://0.0.0.0:";
+    const size_t at = log.find(before);
+    const size_t end = log.find('/', at == std::string::npos ? at : at + before.size());
+    if (end == std::string::npos) return false;
+    port = log.substr(at + before.size(), end - at - before.size());
+    return true;
+  })) << LogOf("far");
+  const HttpsPage page(home() + "/ca/ca.pem", port);
+  for (const char* open : {"/healthz", "/livez", "/readyz"}) {
+    EXPECT_THAT(page.Ask(open), EndsWith("\n200")) << open;
+  }
+  EXPECT_THAT(page.Ask("/api/v1/overview"), EndsWith("\n401"));
+  EXPECT_THAT(page.As("scrape", "/api/v1/overview"), EndsWith("\n401"));
+  EXPECT_THAT(page.As("page", "/api/v1/overview"), EndsWith("\n200"));
+  EXPECT_THAT(page.As("page", "/api/v1/jobs/1/stop", {"-X", "POST"}), EndsWith("\n403"));
+  EXPECT_THAT(page.As("operator", "/api/v1/jobs/1/stop", {"-X", "POST"}), EndsWith("\n404"));
+  EXPECT_THAT(page.Ask("/metrics"), EndsWith("\n401"));
+  EXPECT_THAT(page.As("page", "/metrics"), EndsWith("\n401"));
+  EXPECT_THAT(page.As("scrape", "/metrics"), EndsWith("\n200"));
+  EXPECT_THAT(page.As("scrape", "/api/v1/prometheus/targets"), EndsWith("\n200"));
+  EXPECT_THAT(page.Ask("/login", {"--data", "token=page"}),
+              AllOf(HasSubstr("Set-Cookie: meshwright_page="), HasSubstr("; HttpOnly"),
+                    HasSubstr("; SameSite=Strict"), HasSubstr("; Secure"), EndsWith("\n303")));
+  EXPECT_THAT(page.Ask("/login", {"--data", "token=no"}), Not(HasSubstr("Set-Cookie")));
 }
 
 }  // namespace

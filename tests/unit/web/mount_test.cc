@@ -14,23 +14,29 @@ struct MountCase {
   const char* operators;
   bool behind_tls;
   int port;
+  bool tls;
   const char* wanted;  // "there", "not there", or a part of the error
 };
 
 TEST(MountPage, IsThereWhereItIsSafe) {
   const MountCase cases[] = {
-      {"127.0.0.1", "", "", false, 0, "there"},
-      {"localhost", "", "", false, 0, "there"},
-      {"127.0.0.1", "v", "o", false, 0, "there"},
-      {"127.0.0.1", "v", "o", true, 0, "there"},
-      {"127.0.0.1", "", "", true, 0, "there is no token"},
-      {"127.0.0.1", "v", "v", false, 0, "the same token"},
-      {"0.0.0.0", "", "", false, 0, "not there"},
-      {"0.0.0.0", "v", "o", false, 0, "in the clear"},
-      {"0.0.0.0", "v", "", true, 0, "there"},
-      {"0.0.0.0", "", "o", true, 0, "there"},
-      {"0.0.0.0", "", "", true, 0, "there is no token"},
-      {"127.0.0.1", "", "", false, -1, "not there"},
+      {"127.0.0.1", "", "", false, 0, false, "there"},
+      {"localhost", "", "", false, 0, false, "there"},
+      {"127.0.0.1", "v", "o", false, 0, false, "there"},
+      {"127.0.0.1", "v", "o", true, 0, false, "there"},
+      {"127.0.0.1", "", "", true, 0, false, "there is no token"},
+      {"127.0.0.1", "v", "v", false, 0, false, "the same token"},
+      {"0.0.0.0", "", "", false, 0, false, "not there"},
+      {"0.0.0.0", "v", "o", false, 0, false, "in the clear"},
+      {"0.0.0.0", "v", "", true, 0, false, "there"},
+      {"0.0.0.0", "", "o", true, 0, false, "there"},
+      {"0.0.0.0", "", "", true, 0, false, "there is no token"},
+      {"0.0.0.0", "v", "o", false, 0, true, "there"},
+      {"0.0.0.0", "v", "", false, 0, true, "there"},
+      {"0.0.0.0", "", "", false, 0, true, "not there"},
+      {"0.0.0.0", "v", "v", false, 0, true, "the same token"},
+      {"127.0.0.1", "", "", false, 0, true, "there"},
+      {"127.0.0.1", "", "", false, -1, false, "not there"},
   };
   for (const MountCase& c : cases) {
     PageOptions page;
@@ -40,6 +46,7 @@ TEST(MountPage, IsThereWhereItIsSafe) {
     controller::ServerOptions server;
     server.bind = c.bind;
     server.metrics_port = c.port;
+    if (c.tls) server.http_certificate = {"cert.pem", "key.pem"};
     const auto mounted = MountPage(page, server);
     const std::string wanted = c.wanted;
     if (!mounted.has_value()) {
