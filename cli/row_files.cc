@@ -31,9 +31,6 @@ using Ids = std::vector<uint32_t>;
 
 constexpr const char* kRowsMadeBy = "row files 1";  // another number: rows are made otherwise
 constexpr size_t kRowNameLength = 40;
-constexpr uint32_t kEndOfBytes = 1;
-constexpr uint32_t kStartOfBytes = 2;
-constexpr uint32_t kFirstByte = 3;
 
 // The file that decides what a tokenizer does.
 std::string FileOfTokenizer(const std::string& path) {

@@ -28,6 +28,10 @@
 
 namespace meshwright::cli {
 
+inline constexpr uint32_t kEndOfBytes = 1;
+inline constexpr uint32_t kStartOfBytes = 2;
+inline constexpr uint32_t kFirstByte = 3;
+
 struct RowFilesRequest {
   std::vector<std::string> files;
   std::string tokenizer;   // a file, or the folder of a model; empty: bytes

@@ -7,6 +7,9 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "client/paged_layers.h"
+#include "client/paged_source.h"
+#include "client/scored_attention.h"
 #include "models/hf_config.h"
 #include "models/linear.h"
 #include "models/token_rows.h"
@@ -35,16 +38,42 @@ class T5 {
 
   // source [b, s], read [b, t] -> [b, t, v]
   ValueId Logits(ValueId source, ValueId read) {
-    if (b_.pages()) {
-      b_.Fail(Unimplemented("model 't5' has an encoder, whose texts are not kept in pages"));
+    MakeEmbedding();
+    Read(source, IsNot(b_, source, config_.padding));
+    return Head(Write(read));
+  }
+
+  // Of texts in pages, each with a source of its own: of the wanted tokens.
+  ValueId LogitsInPages(const Batch& batch) {
+    if (!batch.contains(client::kSourceTable)) {
+      b_.Fail(InvalidArgument("model 't5' has an encoder: its programs over pages have sources"));
       return ValueId();
     }
+    in_pages_ = &batch;
+    MakeEmbedding();
+    if (client::ReadsSource(batch)) {
+      Read(batch.at(client::kSourceTokens), client::SourceSeen(b_, batch));
+    }
+    return Head(client::Wanted(b_, Write(batch.at("tokens"))));
+  }
+
+ private:
+  void MakeEmbedding() {
     b_.SetLayer(0);
     embedding_ = b_.Param("shared.weight", {config_.vocabulary, config_.width}, {.std_dev = 1.0});
-    source_seen_ = IsNot(b_, source, config_.padding);
+  }
+
+  void Read(ValueId source, ValueId seen) {
+    source_seen_ = seen;
     told_ = Through({"encoder", 0, config_.layers, false, source_seen_}, source);
-    const int64_t of_decoder = config_.all_layers() - config_.layers;
-    const ValueId y = Through({"decoder", config_.layers, of_decoder, true, {}}, read);
+  }
+
+  ValueId Write(ValueId read) {
+    const int64_t layers = config_.all_layers() - config_.layers;
+    return Through({"decoder", config_.layers, layers, true, {}}, read);
+  }
+
+  ValueId Head(ValueId y) {
     if (config_.tied) {
       return b_.Einsum("bsd,vd->bsv", b_.Scale(y, StdOf(config_.width)), embedding_);
     }
@@ -52,7 +81,6 @@ class T5 {
                      b_.Param("lm_head.weight", {config_.vocabulary, config_.width}));
   }
 
- private:
   ValueId Through(const Side& side, ValueId tokens) {
     b_.SetLayer(static_cast<int>(side.first_layer));
     ValueId x =
@@ -80,7 +108,9 @@ class T5 {
       told.causal = false;
       told.seen_keys = source_seen_;
       x = Around(x, name + ".layer.1", [&](ValueId read, const std::string& of) {
-        return Attention(read, told_, of + ".EncDecAttention", told, nullptr);
+        return in_pages_ != nullptr
+                   ? SourceInPages(read, of + ".EncDecAttention")
+                   : Attention(read, told_, of + ".EncDecAttention", told, nullptr);
       });
     }
     return Around(
@@ -98,22 +128,54 @@ class T5 {
   // `side`: whose distances count, or null.
   ValueId Attention(ValueId x, ValueId of, const std::string& name,
                     client::AttentionOptions options, const Side* side) {
-    const Dims heads = {config_.heads, config_.head_size};
-    const double narrow = StdOf(config_.width);
     options.scale = 1;
     options.dropout = {config_.dropout, name + ".dropout"};
-    const ValueId q =
-        ToHeads(b_, x, name + ".q", heads, {false, StdOf(config_.width * config_.head_size)});
-    const ValueId k = ToHeads(b_, of, name + ".k", heads, {false, narrow});
-    const ValueId v = ToHeads(b_, of, name + ".v", heads, {false, narrow});
+    const ValueId q = Queries(x, name);
+    const ValueId k = Keys(of, name + ".k");
+    const ValueId v = Keys(of, name + ".v");
     const Dims dims = b_.dims(q);
     if (dims.size() != 4) return q;  // after an error
+    if (side != nullptr && side->decodes && in_pages_ != nullptr) {
+      return Out(TextInPages(q, k, v, name), name);
+    }
     if (side != nullptr) {
       if (!bias_.valid()) bias_ = DistanceBias(name, side->decodes, dims[1]);
       options.bias = bias_;
     }
-    return FromHeads(b_, b_.Attention(q, k, v, options), name + ".o", config_.width,
+    // The encoder's rows are whole texts in programs over pages, too.
+    return Out(client::ScoredAttention(b_, q, k, v, options), name);
+  }
+
+  ValueId Queries(ValueId x, const std::string& name) {
+    return ToHeads(b_, x, name + ".q", {config_.heads, config_.head_size},
+                   {false, StdOf(config_.width * config_.head_size)});
+  }
+
+  ValueId Keys(ValueId x, const std::string& name) {
+    return ToHeads(b_, x, name, {config_.heads, config_.head_size}, {false, StdOf(config_.width)});
+  }
+
+  ValueId Out(ValueId o, const std::string& name) {
+    return FromHeads(b_, o, name + ".o", config_.width,
                      {false, StdOf(config_.heads * config_.head_size)});
+  }
+
+  // The op's own scale is 1 / sqrt(head size).
+  ValueId TextInPages(ValueId q, ValueId k, ValueId v, const std::string& name) {
+    if (!bias_.valid()) bias_ = BiasBehind(name);
+    const ValueId unscaled = b_.Scale(q, std::sqrt(static_cast<double>(config_.head_size)));
+    const std::vector<ValueId> results =
+        client::PagedAttention(b_, unscaled, k, v, {.causal = true}, bias_);
+    return results.empty() ? ValueId() : results[0];
+  }
+
+  ValueId SourceInPages(ValueId x, const std::string& name) {
+    client::SourceKeys keys{config_.heads, config_.head_size, {}, {}, 1};
+    if (told_.valid()) {
+      keys.k = Keys(told_, name + ".k");
+      keys.v = Keys(told_, name + ".v");
+    }
+    return Out(client::SourceAttention(b_, Queries(x, name), keys, *in_pages_), name);
   }
 
   ValueId Mlp(ValueId x, const std::string& name) {
@@ -130,16 +192,29 @@ class T5 {
   // heads share the table by heads. Places differ by -(s - 1) to s - 1, so the rows of the
   // distances are taken once, and then by difference.
   ValueId DistanceBias(const std::string& name, bool decodes, int64_t tokens) {
-    const ValueId table = b_.Param(
-        name + ".relative_attention_bias.weight", {config_.buckets, config_.heads},
-        {.std_dev = StdOf(config_.width), .beside = name + ".q.weight", .beside_dims = {-1, 1}});
-    const ValueId of_distance = b_.Lookup(table, BucketsOf(decodes, tokens));
+    const ValueId of_distance = b_.Lookup(BiasTable(name), BucketsOf(decodes, tokens));
     const ValueId keys = b_.Iota(tokens);
     const ValueId queries = b_.Reshape(keys, {tokens, 1});
     const ValueId ahead = b_.AddTo(b_.BroadcastTo(keys, {tokens, tokens}), Whole(b_, tokens - 1));
     const ValueId distance = b_.Sub(ahead, queries);
     const ValueId bias = b_.Lookup(of_distance, distance);
     return b_.Reshape(b_.Transpose(bias, {2, 0, 1}), {1, config_.heads, tokens, tokens});
+  }
+
+  // [h, d]: the same of keys that are 0 to d - 1 places before their query.
+  ValueId BiasBehind(const std::string& name) {
+    const int64_t far = std::min(b_.pages()->shape.positions, config_.max_distance + 1);
+    // Places from -(far - 1) to 0, backwards.
+    const ValueId buckets = b_.Slice(BucketsOf(true, far), 0, 0, far);
+    const ValueId behind = b_.Sub(Whole(b_, far - 1), b_.Iota(far));
+    const ValueId of_distance = b_.Lookup(b_.Lookup(BiasTable(name), buckets), behind);
+    return b_.Transpose(of_distance, {1, 0});
+  }
+
+  ValueId BiasTable(const std::string& name) {
+    return b_.Param(
+        name + ".relative_attention_bias.weight", {config_.buckets, config_.heads},
+        {.std_dev = StdOf(config_.width), .beside = name + ".q.weight", .beside_dims = {-1, 1}});
   }
 
   // i32[2s - 1]: the bucket of each distance from -(s - 1) on. It changes at few places, so it is a
@@ -166,6 +241,7 @@ class T5 {
   ValueId source_seen_;  // bool [b, s]
   ValueId told_;         // what the encoder made of the source
   ValueId bias_;         // of the side that is built
+  const Batch* in_pages_ = nullptr;
 };
 
 // What the decoder reads: the target one place later.
@@ -178,6 +254,7 @@ ValueId Shifted(Builder& b, ValueId target, const T5Config& config) {
 }
 
 ValueId Written(Builder& b, const Batch& batch, const T5Config& config) {
+  if (b.pages()) return T5(b, config).LogitsInPages(batch);
   const ValueId read = Shifted(b, batch.at("target"), config);
   return T5(b, config).Logits(batch.at("source"), read);
 }

@@ -121,20 +121,37 @@ def greedy(model):
     return row[0].tolist()
 
 
+def written(model):
+    """Of the sources of rows 0 and 2, which have other lengths, what is written: tokens of the largest logits, and those."""
+    texts = []
+    for row in (0, 2):
+        source = model_tasks.text(row, model_tasks.TOKENS, row % 3)
+        source = source[source != 0][None]
+        text, best = torch.tensor([[model.config.decoder_start_token_id]]), []
+        for _ in range(GREEDY):
+            logits = model(input_ids=source, decoder_input_ids=text, use_cache=False).logits[:, -1:]
+            text = torch.cat([text, logits.argmax(-1)], 1)
+            best.append(logits.max().item())
+        texts.append(dict(source=source[0].tolist(), tokens=text[0, 1:].tolist(), best=best))
+    return texts
+
+
 def truth(config):
     with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         model = make(config, folder)
         with torch.no_grad():
             logits = model_tasks.logits_of(config, model, range(ROWS))
-            text = greedy(model) if model_tasks.kind_of(config) == "causal" else []
+            kind = model_tasks.kind_of(config)
+            text = greedy(model) if kind == "causal" else []
+            more = dict(written=written(model)) if kind == "pairs" else {}
         losses = train(config, model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
         probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
                   for name, tensor in sorted(trained.items())}
         return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, greedy=text,
-                    weights=probes)
+                    weights=probes, **more)
 
 
 def compare_folders(folder):
