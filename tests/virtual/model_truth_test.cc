@@ -188,7 +188,8 @@ models::ModelSpec TruthSpec(const std::string& config) {
   models::ModelSpec spec;
   spec.hf_config = config;
   const nlohmann::json json = nlohmann::json::parse(config);
-  if (json["model_type"] == "t5") spec.target_tokens = kTruthTargetTokens;
+  if (json["model_type"] == "t5" || json["model_type"] == "bart")
+    spec.target_tokens = kTruthTargetTokens;
   if (json["model_type"] == "bert") spec.mask_token = 3;
   return spec;
 }
