@@ -9,6 +9,18 @@
 #include "base/result.h"
 
 namespace meshwright::generation {
+namespace {
+
+// The pages of a text, and the end of its source.
+void FillRow(const ScheduledText& text, const BatchLimits& limits, Batch& batch) {
+  MW_CHECK(text.row >= 0) << "a text without a row runs";
+  std::copy(text.pages.numbers.begin(), text.pages.numbers.end(),
+            batch.table.begin() + text.row * limits.text_pages());
+  if (text.source.empty()) return;
+  batch.source_ends[static_cast<size_t>(text.row)] = static_cast<int32_t>(text.source.size()) - 1;
+}
+
+}  // namespace
 
 Status BatchLimits::CheckFits(int64_t tokens_of_text) const {
   if (tokens_of_text > positions) {
@@ -103,13 +115,7 @@ Batch Scheduler::Next() {
     budget -= count;
     Schedule(id, count, batch);
   }
-  batch.table = Table();
-  if (limits_.source_positions == 0) return batch;
-  batch.source_ends.resize(static_cast<size_t>(limits_.texts));
-  for (const int64_t id : running_) {
-    const Text& text = Of(id);
-    batch.source_ends[static_cast<size_t>(text.row)] = static_cast<int32_t>(text.source.size()) - 1;
-  }
+  FillTable(batch);
   return batch;
 }
 
@@ -200,14 +206,10 @@ int64_t Scheduler::PromisedPages() const {
   return pages;
 }
 
-std::vector<int32_t> Scheduler::Table() const {
-  std::vector<int32_t> table(static_cast<size_t>(limits_.texts * limits_.text_pages()));
-  for (const int64_t id : running_) {
-    const Text& text = texts_.at(id);
-    std::copy(text.pages.numbers.begin(), text.pages.numbers.end(),
-              table.begin() + text.row * limits_.text_pages());
-  }
-  return table;
+void Scheduler::FillTable(Batch& batch) const {
+  batch.table.resize(static_cast<size_t>(limits_.texts * limits_.text_pages()));
+  if (limits_.source_positions > 0) batch.source_ends.resize(static_cast<size_t>(limits_.texts));
+  for (const int64_t id : running_) FillRow(texts_.at(id), limits_, batch);
 }
 
 }  // namespace meshwright::generation

@@ -81,6 +81,17 @@ struct Batch {
   std::vector<int32_t> source_ends;
 };
 
+// What a scheduler knows of a text.
+struct ScheduledText {
+  std::vector<int32_t> tokens;
+  int64_t computed = 0;
+  int32_t row = -1;  // of the table; -1: it waits
+  TextPages pages;
+  std::vector<int32_t> source;
+
+  int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
+};
+
 class Scheduler {
  public:
   // REQUIRES limits of at least 1, and tokens >= texts.
@@ -107,15 +118,7 @@ class Scheduler {
   int64_t found_tokens() const { return found_tokens_; }  // that were not computed again
 
  private:
-  struct Text {
-    std::vector<int32_t> tokens;
-    int64_t computed = 0;
-    int32_t row = -1;  // of the table; -1: it waits
-    TextPages pages;
-    std::vector<int32_t> source;
-
-    int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
-  };
+  using Text = ScheduledText;
 
   Text& Of(int64_t id);
   // Pages for the first `tokens` of the text, as others must give them; false: it gave its own.
@@ -125,7 +128,7 @@ class Scheduler {
   bool Admit(Batch& batch);
   void Schedule(int64_t id, int64_t count, Batch& batch);
   int64_t PromisedPages() const;
-  std::vector<int32_t> Table() const;
+  void FillTable(Batch& batch) const;
 
   const BatchLimits limits_;
   std::map<int64_t, Text> texts_;
