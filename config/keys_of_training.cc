@@ -102,12 +102,13 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(model.target_tokens)},
       {"training", "noise_density",
        "Share of a text's tokens that are hidden and to be said: bert's, 0.15 unless said; of t5 "
-       "it "
-       "makes pairs of texts, whose spans are hidden (docs/data.md). Unset or 0: its data are "
-       "pairs.",
+       "and "
+       "bart it makes pairs of texts, whose spans are hidden (docs/data.md). Unset or 0: their "
+       "data "
+       "are pairs.",
        MW_AT(model.hidden_share)},
-      {"training", "mean_span_length", "Tokens of a hidden span, on average (t5); 3 unless said.",
-       MW_AT(model.mean_span)},
+      {"training", "mean_span_length",
+       "Tokens of a hidden span, on average (t5, bart); 3 unless said.", MW_AT(model.mean_span)},
       {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
       {"training", "max_norm",
        "Global gradient norm above which gradients are scaled down; 0: never.",
