@@ -76,7 +76,7 @@ Result<OpenModel> OpenJob(client::Client& client, const EvalArgs& args) {
   MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
   MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
   OpenModel asked;
-  MW_TRY(CheckWrites(description.job));
+  MW_TRY(CheckWrites(description.job, /*alone=*/true));
   MW_ASSIGN_OR_RETURN(const auto tokenizer, TokenizerOfJob(description.job, id));
   asked.tokenizer = tokenizer.value_or("");
   asked.separator = config.model.document_separator;

@@ -37,7 +37,15 @@ struct Writer {
   int64_t job_id = 0;
   // Of the session's programs over pages; none: it has only "predict", which sees whole texts.
   std::optional<generation::PagedPlan> pages = {};
+  // What a decoder reads first: the prompt is a source then.
+  std::optional<int32_t> start = {};
 };
+
+void Take(const WritingJob& writing, Writer& writer) {
+  writer.positions = writing.positions;
+  writer.pages = writing.pages;
+  writer.start = writing.start;
+}
 
 client::SessionOptions SessionOptionsOf(const GenerateArgs& args) {
   return {.open_timeout_ms = args.timeout_s * 1000, .timeout_ms = args.timeout_s * 1000};
@@ -64,17 +72,23 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   writer.job_id = std::stoll(args.model);
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(writer.job_id));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(writer.job_id));
-  MW_TRY(CheckWrites(description.job));
-  MW_ASSIGN_OR_RETURN(writer.codec, CodecOfJob(description.job, writer.job_id));
-  writer.settings = StopsOfJob(description.job, writer.job_id);
+  const bool runs = !client::IsTerminal(info.state);
+  MW_TRY(CheckWrites(description.job, /*alone=*/runs));
+  if (ReadsSources(description.job)) {
+    MW_ASSIGN_OR_RETURN(PairCodec pairs, PairCodecOfJob(description.job, writer.job_id));
+    writer.codec = std::move(pairs.codec);
+    if (pairs.end) writer.settings.stops.insert(*pairs.end);
+  } else {
+    MW_ASSIGN_OR_RETURN(writer.codec, CodecOfJob(description.job, writer.job_id));
+    writer.settings = StopsOfJob(description.job, writer.job_id);
+  }
   const client::SessionOptions options = SessionOptionsOf(args);
-  if (!client::IsTerminal(info.state)) {
+  if (runs) {
     MW_ASSIGN_OR_RETURN(writer.session, client.AttachSession(writer.job_id, options));
   } else {
     MW_ASSIGN_OR_RETURN(const WritingJob writing, WritingJobOf(description, writer.job_id));
     MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(writing.job, options));
-    writer.positions = writing.positions;
-    writer.pages = writing.pages;
+    Take(writing, writer);
   }
   if (!writer.pages) MW_TRY(ReadPositions(writer));
   return writer;
@@ -120,18 +134,21 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   MW_ASSIGN_OR_RETURN(config::JobConfig config, FolderConfig(FolderOf(args), 1));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   MW_TRY(CheckTokens(prompt, prepared.model.vocabulary, args.model));
-  int64_t positions = static_cast<int64_t>(prompt.size()) + more;
+  const bool reads = ReadsSources(prepared.model);
+  int64_t positions = static_cast<int64_t>(prompt.size()) + (reads ? 0 : more);
   if (prepared.model.max_sequence > 0) {
     positions = std::min(positions, prepared.model.max_sequence);
   }
   MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), std::max<int64_t>(positions, 1)));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
-  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared));
+  // What the decoder has room for, where a source is read.
+  int64_t written = std::max<int64_t>(more, 1);
+  if (prepared.model.max_sequence > 0) written = std::min(written, prepared.model.max_sequence);
+  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, written));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       WithFolderWeights(client, config, std::move(writing.job)));
   MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
-  writer.positions = writing.positions;
-  writer.pages = writing.pages;
+  Take(writing, writer);
   return writer;
 }
 
@@ -157,6 +174,9 @@ generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
                               std::vector<int32_t> prompt) {
   generation::Request request;
   request.prompt = std::move(prompt);
+  if (writer.start) {
+    request.source = std::exchange(request.prompt, {*writer.start});
+  }
   request.sampling = SamplingOf(args, writer.settings.sampling);
   request.max_new_tokens =
       args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));

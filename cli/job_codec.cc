@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <utility>
+
 #include "base/file.h"
 #include "cli/documents.h"
 #include "cli/job_data.h"
+#include "cli/row_files.h"
 #include "config/data_rows.h"
 #include "config/job_config.h"
 
@@ -47,6 +51,22 @@ Result<TextCodec> CodecOfJob(const ir::JobRequest& job, int64_t id) {
   MW_ASSIGN_OR_RETURN(const std::optional<std::string> tokenizer, TokenizerOfJob(job, id));
   if (!tokenizer) return TextCodec::OfBytes();
   return TextCodec::OfFolder(*tokenizer);
+}
+
+Result<PairCodec> PairCodecOfJob(const ir::JobRequest& job, int64_t id) {
+  const std::optional<config::JobConfig> config = JobConfigOf(job);
+  const std::string path = config ? RowTokenizerOf(*config) : "";
+  if (path.empty()) return PairCodec{TextCodec::OfRowBytes(), static_cast<int32_t>(kEndOfBytes)};
+  if (!std::filesystem::exists(path)) {
+    return Fail(NotFound(fmt::format(
+        "job {} was trained with the tokenizer {}, which is not there: run the command where it is",
+        id, path)));
+  }
+  MW_ASSIGN_OR_RETURN(const auto tokenizer, tokenizer::Tokenizer::Load(path));
+  const auto end = EndOfText(FolderOfTokenizer(path), tokenizer);
+  MW_ASSIGN_OR_RETURN(TextCodec codec, TextCodec::OfFolder(path));
+  return PairCodec{std::move(codec),
+                   end ? std::optional(static_cast<int32_t>(*end)) : std::nullopt};
 }
 
 std::optional<int32_t> EndOfJobTexts(const ir::JobRequest& job, int64_t id) {

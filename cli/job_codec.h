@@ -21,6 +21,14 @@ Result<std::optional<std::string>> TokenizerOfJob(const ir::JobRequest& job, int
 // Errors: as above, and those of Tokenizer::Load.
 Result<TextCodec> CodecOfJob(const ir::JobRequest& job, int64_t id);
 
+// How the rows of a job of pairs are read, and the token that ends a text; none: nothing says it.
+struct PairCodec {
+  TextCodec codec;
+  std::optional<int32_t> end;
+};
+// Errors: as CodecOfJob.
+Result<PairCodec> PairCodecOfJob(const ir::JobRequest& job, int64_t id);
+
 // The token that ends the texts of the job; none: nothing says it, or its data are bytes.
 std::optional<int32_t> EndOfJobTexts(const ir::JobRequest& job, int64_t id);
 

@@ -15,11 +15,13 @@
 #include "base/file.h"
 #include "base/json_int.h"
 #include "base/parallel.h"
+#include "base/philox.h"
 #include "base/sha256.h"
 #include "cli/token_files.h"
 #include "data/check_contents.h"
 #include "data/describe.h"
 #include "data/paths.h"
+#include "data/spans.h"
 #include "formats/safetensors.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,9 +34,6 @@ using Ids = std::vector<uint32_t>;
 
 constexpr const char* kRowsMadeBy = "row files 1";  // another number: rows are made otherwise
 constexpr size_t kRowNameLength = 40;
-constexpr uint32_t kEndOfBytes = 1;
-constexpr uint32_t kStartOfBytes = 2;
-constexpr uint32_t kFirstByte = 3;
 
 // The file that decides what a tokenizer does.
 std::string FileOfTokenizer(const std::string& path) {
@@ -66,6 +65,66 @@ std::optional<std::string_view> TextOf(const nlohmann::json& line, const char* k
   return found->get_ref<const std::string&>();
 }
 
+// What spans of the rows' texts are, and what stands for them.
+struct SpanPlan {
+  data::SpanRules rules;
+  data::SpanSizes sizes;
+  Ids sentinels;
+  uint32_t end = 0;
+};
+
+Result<uint32_t> SentinelOf(const RowFilesRequest& request, const std::optional<Tokenizer>& by,
+                            int64_t spans, int64_t span) {
+  const std::string name = fmt::format("<extra_id_{}>", span);
+  if (by) {
+    const std::optional<uint32_t> id = by->IdOf(name);
+    if (id) return *id;
+    return Fail(InvalidArgument(fmt::format(
+        "a row hides {} spans, and the tokenizer has no {}; give it more such tokens, or shorter "
+        "rows",
+        spans, name)));
+  }
+  const auto id = kFirstByteSentinel + static_cast<uint32_t>(span);
+  if (static_cast<int64_t>(id) < request.vocabulary) return id;
+  return Fail(InvalidArgument(
+      fmt::format("a row hides {} spans, for which bytes need tokens up to {}; raise "
+                  "model.vocab_size to {}",
+                  spans, id, kFirstByteSentinel + spans)));
+}
+
+// The token that the tokenizer puts behind every text.
+Result<uint32_t> EndOfTexts(const std::optional<Tokenizer>& by) {
+  if (!by) return kEndOfBytes;
+  MW_ASSIGN_OR_RETURN(const Ids none, by->Encode(""));
+  if (none.size() == 1) return none[0];
+  return Fail(
+      InvalidArgument("the tokenizer puts no one token behind a text, which ends sources "
+                      "and targets of spans"));
+}
+
+Result<SpanPlan> PlanSpans(const RowFilesRequest& request, int64_t target_tokens,
+                           const std::optional<Tokenizer>& by) {
+  SpanPlan plan;
+  plan.rules = {request.rows.hidden_share, request.rows.mean_span, request.seed};
+  plan.sizes = data::SizesOfSource(request.tokens, plan.rules);
+  if (plan.sizes.text == 0) {
+    return Fail(InvalidArgument(fmt::format(
+        "training.seq_len is {}: there is no text whose spans can be hidden in so few tokens",
+        request.tokens)));
+  }
+  if (plan.sizes.target > target_tokens) {
+    return Fail(InvalidArgument(
+        fmt::format("training.target_seq_len is {}: what is hidden of a text of {} tokens has {}",
+                    target_tokens, plan.sizes.text, plan.sizes.target)));
+  }
+  MW_ASSIGN_OR_RETURN(plan.end, EndOfTexts(by));
+  for (int64_t i = 0; i < plan.sizes.spans; ++i) {
+    MW_ASSIGN_OR_RETURN(const uint32_t sentinel, SentinelOf(request, by, plan.sizes.spans, i));
+    plan.sentinels.push_back(sentinel);
+  }
+  return plan;
+}
+
 class RowMaker {
  public:
   static Result<RowMaker> Make(const RowFilesRequest& request) {
@@ -79,6 +138,12 @@ class RowMaker {
     maker.identity_ = fmt::format("{}\n{} {} {} {}\n", kRowsMadeBy, static_cast<int>(rows.kind),
                                   request.tokens, maker.target_tokens(), rows.padding);
     for (const std::string& name : rows.label_names) maker.identity_ += name + "\n";
+    if (maker.hides()) {
+      maker.identity_ += fmt::format("spans {} {} {} {}\n", rows.hidden_share, rows.mean_span,
+                                     request.seed, request.lines);
+      MW_ASSIGN_OR_RETURN(maker.spans_,
+                          PlanSpans(request, maker.target_tokens(), maker.tokenizer_));
+    }
     maker.identity_ += bytes;
     return maker;
   }
@@ -90,6 +155,35 @@ class RowMaker {
       return {{"source", request_.tokens}, {"target", target_tokens()}};
     }
     return {{"tokens", request_.tokens}, {"types", request_.tokens}, {"label", 1}};
+  }
+
+  // Whether spans of texts are hidden; else a row is a line.
+  bool hides() const { return rows().hidden_share > 0 && !rows().asks; }
+  // Tokens of a row's text.
+  int64_t text_tokens() const { return spans_.sizes.text; }
+
+  // The tokens of a line's text, with its end.
+  Result<Ids> EncodeLine(std::string_view line) const {
+    const int64_t bad = data::FindInvalidUtf8(line);
+    if (bad >= 0) return Fail(InvalidArgument(fmt::format("byte {} is no UTF-8", bad)));
+    if (request_.lines) return Encode(line.substr(0, line.find_last_not_of("\r") + 1), false);
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) return Fail(InvalidArgument("is no JSON object"));
+    const std::optional<std::string_view> text = TextOf(object, "text");
+    if (!text) return Fail(InvalidArgument("has no \"text\", of which spans are hidden"));
+    return Encode(*text, false);
+  }
+
+  // Fills the fields of the row `sample` of a stream with what is left of a text.
+  Status FillSpans(std::span<const uint32_t> text, uint64_t stream, uint64_t sample,
+                   const std::map<std::string, std::span<int32_t>>& to) const {
+    const auto length = static_cast<int64_t>(text.size());
+    const std::vector<bool> hidden = data::HiddenSpans(length, spans_.rules, stream, sample);
+    const data::SpanPair pair = data::HideSpans(text, hidden, spans_.sentinels, spans_.end);
+    MW_ASSIGN_OR_RETURN(const bool source_cut, Place(pair.source, rows().padding, to.at("source")));
+    MW_ASSIGN_OR_RETURN(const bool target_cut, Place(pair.target, rows().padding, to.at("target")));
+    MW_CHECK(!source_cut && !target_cut) << text.size() << " tokens are more than a row's";
+    return OkStatus();
   }
 
   // Fills the fields of one row. Returns how many texts were cut.
@@ -203,6 +297,7 @@ class RowMaker {
   const RowFilesRequest& request_;
   std::optional<Tokenizer> tokenizer_;
   std::string identity_;
+  SpanPlan spans_;
 };
 
 Status WriteRows(const std::map<std::string, std::vector<int32_t>>& values,
@@ -250,6 +345,59 @@ Result<int64_t> MakeRows(const RowMaker& maker, const std::vector<Line>& lines,
   return cut.load();
 }
 
+// The texts of a file one behind the other.
+Result<Ids> EncodeAll(const RowMaker& maker, const std::vector<Line>& lines) {
+  std::vector<Result<Ids>> parts(lines.size(), Ids());
+  ParallelItems(static_cast<int64_t>(lines.size()), 64, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    parts[i] = maker.EncodeLine(lines[i].text);
+  });
+  Ids all;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!parts[i].has_value()) {
+      return Fail(parts[i].error().WithContext(fmt::format("line {}", lines[i].number)));
+    }
+    all.insert(all.end(), parts[i]->begin(), parts[i]->end());
+  }
+  return all;
+}
+
+// The rows of a file's texts. The last one may be shorter; a single token is left out.
+Status MakeSpanRows(const RowMaker& maker, const std::vector<Line>& lines, uint64_t stream,
+                    const std::string& path) {
+  MW_ASSIGN_OR_RETURN(const Ids all, EncodeAll(maker, lines));
+  const auto step = static_cast<size_t>(maker.text_tokens());
+  const size_t rest = all.size() % step;
+  const size_t rows = all.size() / step + (rest >= 2 ? 1 : 0);
+  if (rows == 0) return InvalidArgument("its texts have no token");
+  const std::map<std::string, int64_t> fields = maker.fields();
+  std::map<std::string, std::vector<int32_t>> values;
+  for (const auto& [name, count] : fields) values[name].resize(rows * static_cast<size_t>(count));
+  std::vector<Status> failed(rows);
+  ParallelItems(static_cast<int64_t>(rows), 64, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    std::map<std::string, std::span<int32_t>> row;
+    for (const auto& [name, count] : fields) {
+      const auto size = static_cast<size_t>(count);
+      row[name] = std::span(values.at(name)).subspan(i * size, size);
+    }
+    const auto text = std::span(all).subspan(i * step, std::min(step, all.size() - i * step));
+    failed[i] = maker.FillSpans(text, stream, i, row);
+  });
+  for (const Status& status : failed) MW_TRY(status);
+  return WriteRows(values, fields, static_cast<int64_t>(rows), path);
+}
+
+// Returns how many texts were cut. The name of the file is of what it is made of, so it is a
+// stream.
+Result<int64_t> RowsOfLines(const RowMaker& maker, const std::vector<Line>& lines,
+                            const std::string& path) {
+  if (!maker.hides()) return MakeRows(maker, lines, path);
+  const uint64_t stream = StreamOf(std::filesystem::path(path).stem().string());
+  MW_TRY(MakeSpanRows(maker, lines, stream, path));
+  return 0;
+}
+
 }  // namespace
 
 Result<RowFiles> MakeRowFiles(const RowFilesRequest& request) {
@@ -268,7 +416,7 @@ Result<RowFiles> MakeRowFiles(const RowFilesRequest& request) {
     if (!FileExists(path)) {
       const std::vector<Line> lines = LinesOf(map.text());
       if (lines.empty()) return Fail(InvalidArgument(file + " has no line of JSON"));
-      const Result<int64_t> cut = MakeRows(maker, lines, path);
+      const Result<int64_t> cut = RowsOfLines(maker, lines, path);
       if (!cut.has_value()) return Fail(cut.error().WithContext(file));
       made.cut += *cut;
       ++made.made;
@@ -299,6 +447,8 @@ Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,
   request.rows = model.rows;
   request.tokens = config.train.sequence;
   request.vocabulary = model.vocabulary;
+  request.lines = config.dataset_format == "text";
+  request.seed = config.train.seed;
   request.cache = TokenCacheOf(request.files.front());
   const auto made = MakeRowFiles(request);
   if (!made.has_value()) return Fail(made.error().WithContext(said));
@@ -323,7 +473,11 @@ Status CheckRowFormat(const config::JobConfig& config, const models::Model& mode
       if (format != "images") return OkStatus();
       return refuse("tokens", "one of text", "images are for 'vit'");
     case SampleKind::kPair:
-      if (format == "jsonl") return OkStatus();
+      if (format == "jsonl" || (model.rows.hidden_share > 0 && format == "text")) return OkStatus();
+      if (model.rows.hidden_share > 0) {
+        return refuse("hidden spans of texts", "\"text\" or \"jsonl\"",
+                      "each line is a text, or {\"text\": ..}");
+      }
       return refuse("pairs of texts", "\"jsonl\"", "each line is {\"source\": .., \"target\": ..}");
     case SampleKind::kLabelled:
       if (format == "jsonl") return OkStatus();

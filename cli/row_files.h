@@ -3,6 +3,9 @@
 //   of a model for   a line                                        fields of a row
 //   pairs            {"source": .., "target": ..}, or "input"      "source" i32[tokens], "target"
 //                    and "output"
+//   pairs of texts   {"text": ..}, or the line itself              the same: what is left of a
+//   text,
+//                                                                  and its hidden spans
 //   labelled texts   {"text": .., "label": ..}, and maybe          "tokens", "types" i32[tokens],
 //                    "text_pair"                                   "label" i32
 //
@@ -11,7 +14,11 @@
 // the model's names.
 //
 // Without a tokenizer a token is a byte: byte b is token b + 3, 1 ends a text, 2 begins one that is
-// labelled, 0 is padding. Source of the numbers: ByT5, Xue et al. 2022.
+// labelled, 0 is padding, 259 and on stand for hidden spans. Source of the numbers: ByT5, Xue et
+// al. 2022.
+//
+// Texts whose spans are hidden (data/spans.h) stand one behind the other, each with its end, and
+// are cut where a row is full; which spans are hidden is said by the seed, the file and the row.
 //
 // A file of rows is kept by content beside the texts, as files of tokens are (cli/token_files.h).
 // Thread rule: reads and writes files, on threads of its own.
@@ -28,12 +35,19 @@
 
 namespace meshwright::cli {
 
+inline constexpr uint32_t kEndOfBytes = 1;
+inline constexpr uint32_t kStartOfBytes = 2;
+inline constexpr uint32_t kFirstByte = 3;
+inline constexpr uint32_t kFirstByteSentinel = 259;
+
 struct RowFilesRequest {
   std::vector<std::string> files;
   std::string tokenizer;   // a file, or the folder of a model; empty: bytes
   models::ModelRows rows;  // not of windows
   int64_t tokens = 1;      // of the source, or of the text
   int64_t vocabulary = 0;  // tokens are below it
+  bool lines = false;      // of plain text, no JSON
+  uint64_t seed = 0;       // of what is hidden
   std::string cache;       // folder, which is made
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "cli/row_files.h"
 
 namespace meshwright::cli {
 namespace {
@@ -17,6 +18,13 @@ TextCodec::TextCodec(std::optional<tokenizer::Tokenizer> tokenizer)
   if (tokenizer_) stream_.emplace(*tokenizer_);
 }
 
+TextCodec TextCodec::OfRowBytes() {
+  TextCodec codec = OfBytes();
+  codec.first_byte_ = kFirstByte;
+  codec.end_ = kEndOfBytes;
+  return codec;
+}
+
 Result<TextCodec> TextCodec::OfFolder(const std::string& folder) {
   MW_ASSIGN_OR_RETURN(tokenizer::Tokenizer tokenizer, tokenizer::Tokenizer::Load(folder));
   return TextCodec(std::move(tokenizer));
@@ -25,7 +33,8 @@ Result<TextCodec> TextCodec::OfFolder(const std::string& folder) {
 Result<std::vector<int32_t>> TextCodec::Encode(const std::string& text, bool special) const {
   std::vector<int32_t> tokens;
   if (!tokenizer_) {
-    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    for (const char c : text) tokens.push_back(first_byte_ + static_cast<unsigned char>(c));
+    if (special && end_) tokens.push_back(*end_);
     return tokens;
   }
   MW_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids, tokenizer_->Encode(text, {special}));
@@ -41,7 +50,8 @@ std::optional<int32_t> TextCodec::TokenOf(const std::string& text) const {
 
 std::string TextCodec::Put(int32_t token) {
   if (stream_) return stream_->Put(static_cast<uint32_t>(token));
-  waiting_.push_back(static_cast<char>(token));
+  if (token < first_byte_) return "";
+  waiting_.push_back(static_cast<char>(token - first_byte_));
   std::string whole;
   while (!waiting_.empty()) {
     if (const size_t length = Utf8Length(waiting_); length > 0) {

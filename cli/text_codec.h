@@ -19,6 +19,8 @@ namespace meshwright::cli {
 class TextCodec {
  public:
   static TextCodec OfBytes() { return TextCodec(std::nullopt); }
+  // As rows of texts are made of bytes (cli/row_files.h): other numbers, and a text has an end.
+  static TextCodec OfRowBytes();
   // Errors: those of Tokenizer::Load.
   static Result<TextCodec> OfFolder(const std::string& folder);
 
@@ -36,7 +38,9 @@ class TextCodec {
   explicit TextCodec(std::optional<tokenizer::Tokenizer> tokenizer);
   std::optional<tokenizer::Tokenizer> tokenizer_;  // nothing: a token is a byte
   std::optional<tokenizer::TextStream> stream_;
-  std::string waiting_;  // bytes of a character that is not whole
+  std::string waiting_;         // bytes of a character that is not whole
+  int32_t first_byte_ = 0;      // the token of byte 0
+  std::optional<int32_t> end_;  // of a text of bytes
 };
 
 // What the tokens of a job's data are: "bytes" (text, a token is a byte), "uint16" or "uint32".

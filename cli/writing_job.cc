@@ -8,6 +8,7 @@
 #include "cli/predict_text.h"
 #include "client/evaluation.h"
 #include "config/tuning.h"
+#include "generation/settings.h"
 #include "ir/adapters.h"
 
 namespace meshwright::cli {
@@ -26,6 +27,28 @@ Result<ir::JobRequest> Adapted(ir::JobRequest job, const ir::LoraSpec& lora) {
     MW_ASSIGN_OR_RETURN(program.graph, ir::WithAdapters(program.graph, lora));
   }
   return job;
+}
+
+// What the config.json of the model says.
+Result<int32_t> StartOf(const models::Model& model) {
+  MW_ASSIGN_OR_RETURN(const auto settings, generation::ParseSettings(model.hf_config));
+  if (settings.start) return *settings.start;
+  return Fail(
+      Internal(fmt::format("model '{}' does not say what its decoder begins with", model.name)));
+}
+
+// The decoder begins with a token of its own, and there is no job without pages.
+Result<WritingJob> OfSources(const ir::JobRequest& of, const Written& by, int64_t source,
+                             int64_t positions, const std::string& name) {
+  generation::PagedOptions options;
+  options.positions = positions;
+  options.texts = 1;
+  options.source = source;
+  MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
+  MW_ASSIGN_OR_RETURN(const int32_t start, StartOf(by.model));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job, generation::PagedJob(of, by.model.functions, plan, name));
+  MW_ASSIGN_OR_RETURN(job, Adapted(std::move(job), by.lora));
+  return WritingJob{std::move(job), positions, plan, start};
 }
 
 // `whole` is the job without pages.
@@ -47,11 +70,11 @@ Result<WritingJob> InPages(const ir::JobRequest& of, const Written& by, int64_t 
 }
 
 // A model that is asked about whole rows is no writer.
-Status CheckWrites(const models::Model& model) {
+Status CheckWrites(const models::Model& model, bool alone) {
+  if (ReadsSources(model) && !alone) return OkStatus();
   if (!model.functions.inputs && !model.functions.corrupt) return OkStatus();
-  const char* why = model.rows.kind == models::SampleKind::kPair
-                        ? "has an encoder, whose texts generation does not keep"
-                        : "sees what comes behind a token";
+  const char* why =
+      ReadsSources(model) ? "has an encoder, which reads a text" : "sees what comes behind a token";
   return Unimplemented(fmt::format(
       "model '{}' {}: no text is written with it; ask its job about rows, `meshwright predict JOB "
       "--data FILE --out FILE.jsonl`",
@@ -85,18 +108,31 @@ std::optional<Written> ModelOf(const ir::JobRequest& job) {
 
 }  // namespace
 
-Status CheckWrites(const ir::JobRequest& job) {
+bool ReadsSources(const models::Model& model) {
+  return model.rows.kind == models::SampleKind::kPair;
+}
+
+bool ReadsSources(const ir::JobRequest& job) {
   const std::optional<Written> by = ModelOf(job);
-  return by ? CheckWrites(by->model) : OkStatus();
+  return by && ReadsSources(by->model);
+}
+
+Status CheckWrites(const ir::JobRequest& job, bool alone) {
+  const std::optional<Written> by = ModelOf(job);
+  return by ? CheckWrites(by->model, alone) : OkStatus();
 }
 
 Result<WritingJob> WritingJobOf(const config::JobConfig& config,
-                                const config::PreparedJob& prepared) {
-  MW_TRY(CheckWrites(prepared.model));
+                                const config::PreparedJob& prepared, int64_t written) {
+  MW_TRY(CheckWrites(prepared.model, false));
   MW_ASSIGN_OR_RETURN(
       ir::JobRequest whole,
       client::PredictionOf(prepared.request, fmt::format("generate {}", config.hf_path)));
   MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, config::TuningOf(config));
+  if (ReadsSources(prepared.model)) {
+    return OfSources(prepared.request, {prepared.model, tuning.lora}, config.train.sequence,
+                     written, whole.name);
+  }
   return InPages(prepared.request, {prepared.model, tuning.lora}, config.train.sequence,
                  std::move(whole));
 }
@@ -105,7 +141,12 @@ Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id) 
   MW_ASSIGN_OR_RETURN(ir::JobRequest whole, client::PredictionOf(ended, id));
   const int64_t positions = PositionsOf(whole);
   const std::optional<Written> model = ModelOf(ended.job);
-  if (model) MW_TRY(CheckWrites(model->model));
+  if (model) MW_TRY(CheckWrites(model->model, false));
+  if (model && ReadsSources(model->model)) {
+    const int64_t source = ended.job.train.sequence;
+    const int64_t target = model->model.rows.target_tokens;
+    return OfSources(whole, *model, source, target > 0 ? target : source, whole.name);
+  }
   if (!model || positions < 1) return WritingJob{std::move(whole), positions};
   const ir::JobRequest of = whole;
   return InPages(of, *model, positions, std::move(whole));

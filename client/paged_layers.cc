@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
+
 namespace meshwright::client {
 
 using ir::Op;
@@ -38,28 +40,32 @@ ValueId Wanted(Builder& builder, ValueId x) {
   return builder.Gather(x, places, 1);
 }
 
-std::vector<ValueId> PagedAttention(Builder& builder, ValueId q, ValueId k, ValueId v,
-                                    const AttentionOptions& options) {
-  const Dims of_k = builder.dims(k);
-  if (!options.causal || of_k.size() != 4) {
-    builder.Fail(Unimplemented("only causal attention keeps its keys in pages"));
-    return {};
-  }
+ValueId KeptPages(Builder& builder, int64_t pages, int64_t kv_heads, int64_t head_size) {
+  MW_CHECK(builder.pages().has_value()) << "nothing is kept without pages";
   const PageShape& shape = builder.pages()->shape;
-  const ValueId pages = builder.AddOne(
+  return builder.AddOne(
       Op::kParam, {},
       {{"name", fmt::format("pages/{}", builder.graph().NodesOf(Op::kPagedAttention).size())},
        {"init", "zeros"},
        {"decay", int64_t{0}},
        {"kept", int64_t{1}}},
-      {TensorType{shape.dtype,
-                  {shape.groups, shape.pages, 2, of_k[2], shape.page_tokens, of_k[3]}}});
+      {TensorType{shape.dtype, {shape.groups, pages, 2, kv_heads, shape.page_tokens, head_size}}});
+}
+
+std::vector<ValueId> PagedAttention(Builder& builder, ValueId q, ValueId k, ValueId v,
+                                    const AttentionOptions& options, ValueId of_distance) {
+  const Dims of_k = builder.dims(k);
+  if (!options.causal || of_k.size() != 4) {
+    builder.Fail(Unimplemented("only causal attention keeps its keys in pages"));
+    return {};
+  }
+  const PagedRows& rows = *builder.pages();
+  const ValueId pages = KeptPages(builder, rows.shape.pages, of_k[2], of_k[3]);
   ir::Attrs attrs;
   if (options.window > 0) attrs.Set("window", options.window);
-  return builder.Add(
-      Op::kPagedAttention,
-      {q, k, v, pages, builder.pages()->table, builder.pages()->row, builder.pages()->position},
-      attrs);
+  std::vector<ValueId> operands = {q, k, v, pages, rows.table, rows.row, rows.position};
+  if (of_distance.valid()) operands.push_back(of_distance);
+  return builder.Add(Op::kPagedAttention, std::move(operands), attrs);
 }
 
 ValueId PagedAttentionQkv(Builder& builder, ValueId qkv) {

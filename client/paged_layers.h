@@ -24,9 +24,13 @@ ValueId AtPositions(Builder& builder, ValueId table, ValueId tokens);
 // x [b, s, d] of the tokens whose logits are wanted, which are all but over pages.
 ValueId Wanted(Builder& builder, ValueId x);
 
-// What Builder's attention is over pages: o and lse; nothing after an error. REQUIRES pages.
+// What Builder's attention is over pages: o and lse; nothing after an error. of_distance: [h, d] in
+// the type of q, added to the scaled score of a key so many places before its query, of which the
+// last is that of all farther ones; invalid: none. REQUIRES pages.
 std::vector<ValueId> PagedAttention(Builder& builder, ValueId q, ValueId k, ValueId v,
-                                    const AttentionOptions& options);
+                                    const AttentionOptions& options, ValueId of_distance = {});
+// A param that programs keep between calls: of each group so many pages of keys and values.
+ValueId KeptPages(Builder& builder, int64_t pages, int64_t kv_heads, int64_t head_size);
 ValueId PagedAttentionQkv(Builder& builder, ValueId qkv);
 
 }  // namespace meshwright::client

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/elementwise.h"
@@ -15,6 +17,8 @@ namespace {
 using ir::Op;
 using ir::TensorType;
 
+constexpr char kTokens[] = "tokens";
+
 // Ops whose results for a token are those of the token alone, whatever is beside it.
 bool IsOfOneToken(Op op) {
   static constexpr Op kOps[] = {Op::kFeed,          Op::kParam,     Op::kConstant,  Op::kEmbedding,
@@ -25,8 +29,17 @@ bool IsOfOneToken(Op op) {
   return ir::IsElementwise(op) || std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
+// What does not depend on the tokens of the texts, as what an encoder makes of a source, may be of
+// any op.
 Status CheckTokensAlone(const ir::Graph& graph) {
+  std::set<ValueId> of_tokens;
   for (const ir::Node& node : graph.nodes) {
+    const bool is_tokens = node.op == Op::kFeed && node.attrs.Str("source") == kTokens;
+    const bool depends =
+        is_tokens || std::any_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](ValueId input) { return of_tokens.contains(input); });
+    if (!depends) continue;
+    of_tokens.insert(node.outputs.begin(), node.outputs.end());
     if (IsOfOneToken(node.op)) continue;
     const char* what =
         node.op == Op::kExpertSlots || node.op == Op::kDispatch || node.op == Op::kTopK
@@ -40,25 +53,32 @@ Status CheckTokensAlone(const ir::Graph& graph) {
 
 }  // namespace
 
-std::string PagedProgramName(int64_t tokens) { return fmt::format("rows/{}", tokens); }
+std::string PagedProgramName(const PagedSize& size) {
+  return fmt::format("{}/{}", size.source.reads ? "source" : "rows", size.tokens);
+}
 
 Result<ir::JobProgram> PagedProgram(const PageShape& shape, const PagedSize& size,
                                     const TrainerFunctions& functions, ir::DType dtype) {
-  const std::string name = PagedProgramName(size.tokens);
+  const std::string name = PagedProgramName(size);
   if (!functions.predict) {
     return Fail(
         InvalidArgument(fmt::format("program '{}': TrainerFunctions.predict is empty", name)));
   }
   const TensorType of_tokens{ir::DType::kI32, {shape.groups, size.tokens}};
-  const std::vector<InputSpec> inputs = {
-      {"tokens", of_tokens},
+  std::vector<InputSpec> inputs = {
+      {kTokens, of_tokens},
       {"row", of_tokens},
       {"position", of_tokens},
       {"table", {ir::DType::kI32, {shape.groups, shape.texts, shape.text_pages()}}},
       {"wanted", {ir::DType::kI32, {shape.groups, size.rows}}}};
+  const std::vector<InputSpec> of_source = SourceInputs(shape, size.source, size.tokens);
+  inputs.insert(inputs.end(), of_source.begin(), of_source.end());
   const auto body = [&](Builder& builder, const Batch& in) {
     builder.ReadPages({shape, in.at("table"), in.at("row"), in.at("position"), in.at("wanted")});
-    builder.SetOutput("logits", functions.predict(builder, {{"tokens", in.at("tokens")}}));
+    Batch batch = {{kTokens, in.at(kTokens)}};
+    for (const InputSpec& input : of_source) batch[input.name] = in.at(input.name);
+    batch = WithSourceTable(builder, std::move(batch), size.source);
+    builder.SetOutput("logits", functions.predict(builder, batch));
     return OkStatus();
   };
   MW_ASSIGN_OR_RETURN(ir::JobProgram program, MakeProgram(name, inputs, body, {dtype}));

@@ -9,6 +9,7 @@
 //   tokens, row, position  i32[g, 64]  tokens in any order; row: of the table, -1: no token
 //   table                  i32[g, texts, text_pages]  the pages of each text
 //   wanted                 i32[g, 8]   places of tokens; the output "logits" is [g, 8, vocabulary]
+// and those of client/paged_source.h where texts have sources.
 //
 // All programs of a job share the pages, which are params of the job. The model's functions are
 // those that train it. Logits do not depend on what else is in the batch, to the last bit, nor on
@@ -20,6 +21,7 @@
 
 #include "base/result.h"
 #include "client/paged_rows.h"
+#include "client/paged_source.h"
 #include "client/trainer.h"
 #include "ir/job.h"
 
@@ -28,12 +30,13 @@ namespace meshwright::client {
 struct PagedSize {
   int64_t tokens = 1;
   int64_t rows = 1;  // of logits
+  SourceShape source = {};
 };
 
-std::string PagedProgramName(int64_t tokens);  // "rows/64"
+std::string PagedProgramName(const PagedSize& size);  // "rows/64"; "source/64": it reads one
 
 // Errors: what the functions did wrong; kUnimplemented naming what the model does that is not of
-// one token at a time (experts, documents in a row).
+// one token at a time (experts, documents in a row), where it depends on tokens.
 Result<ir::JobProgram> PagedProgram(const PageShape& shape, const PagedSize& size,
                                     const TrainerFunctions& functions,
                                     ir::DType dtype = ir::DType::kF32);

@@ -19,6 +19,7 @@ set(MW_PUBLIC_HEADERS
     client/layers.h
     client/paged_layers.h
     client/paged_program.h
+    client/paged_source.h
     client/paged_rows.h
     client/program.h
     client/session.h

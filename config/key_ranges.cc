@@ -68,6 +68,8 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"training", "ema_decay", 0, 1, false, true},
     {"training", "seq_len", 1, 1 << 24},
     {"training", "target_seq_len", 1, 1 << 24},
+    {"training", "noise_density", 0, 1, false, true},
+    {"training", "mean_span_length", 1, 1 << 24},
     {"training", "steps", 1, 1e12},
     {"training", "max_norm", 0, 1e12},
     {"training", "seed", 0, kAny},

@@ -70,7 +70,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
        MW_AT(model.dropout)},
       {"model", "norm_eps", "Epsilon of the norms.", MW_AT(model.epsilon)},
       {"model", "rope_theta",
-       "Base of the rotary positions (not gpt2, gptj, opt, bloom, bert, t5).",
+       "Base of the rotary positions (not gpt2, gptj, opt, bloom, bert, t5, bart).",
        MW_AT(model.rope_base)},
       {"model", "attention_window",
        "Tokens that a token sees: itself and those before it (LLaMA's line and mixtures); "

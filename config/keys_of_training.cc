@@ -100,6 +100,15 @@ std::vector<ConfigKey> TrainingKeys() {
        MW_AT(train.sequence)},
       {"training", "target_seq_len", "Tokens of a pair's target (t5); as seq_len unless said.",
        MW_AT(model.target_tokens)},
+      {"training", "noise_density",
+       "Share of a text's tokens that are hidden and to be said: bert's, 0.15 unless said; of t5 "
+       "and "
+       "bart it makes pairs of texts, whose spans are hidden (docs/data.md). Unset or 0: their "
+       "data "
+       "are pairs.",
+       MW_AT(model.hidden_share)},
+      {"training", "mean_span_length",
+       "Tokens of a hidden span, on average (t5, bart); 3 unless said.", MW_AT(model.mean_span)},
       {"training", "steps", "Optimizer steps.", MW_AT(train.steps)},
       {"training", "max_norm",
        "Global gradient norm above which gradients are scaled down; 0: never.",

@@ -23,7 +23,7 @@ Result<int64_t> Engine::Add(Request request, Listener listener) {
   const int64_t id = next_id_++;
   // The last token of a text is never computed.
   const int64_t longest = std::min(prompt + request.max_new_tokens - 1, limits_.positions);
-  MW_TRY(scheduler_.Add(id, request.prompt, longest));
+  MW_TRY(scheduler_.Add(id, request.prompt, longest, request.source));
   Text& text = texts_[id];
   text.tokens = request.prompt;
   text.request = std::move(request);

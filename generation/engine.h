@@ -37,7 +37,8 @@ class Engine {
   Engine(const BatchLimits& limits, StepLogits steps);
 
   // The id of the request. Errors: kInvalidArgument: no prompt, or one that is longer than a text
-  // can be; CheckSampling; kResourceExhausted: more pages than there are.
+  // can be; as BatchLimits::CheckSource; CheckSampling; kResourceExhausted: more pages than there
+  // are.
   Result<int64_t> Add(Request request, Listener listener);
   void Cancel(int64_t id);
   // Errors: those of `steps`; the engine is of no use then. REQUIRES not idle.

@@ -9,8 +9,10 @@ PagePool::PagePool(int64_t pages, int64_t page_tokens)
   for (int32_t page = 0; page < pages; ++page) Free(page);
 }
 
-PagePool::Beginning PagePool::Find(std::span<const int32_t> text, int64_t most) const {
+PagePool::Beginning PagePool::Find(std::span<const int32_t> text, int64_t most,
+                                   PageName before) const {
   Beginning found;
+  found.pages.last_name = before;
   for (int64_t i = 0; i < most; ++i) {
     const auto it = named_.find(ContentOf(text, found.pages));
     if (it == named_.end()) break;

@@ -19,6 +19,9 @@ namespace meshwright::generation {
 
 using PageName = int64_t;
 inline constexpr PageName kNoPage = 0;  // before the first page of a text
+// The same of a text that has a source, by its own number: its pages say more than its tokens do,
+// so that only it finds them again.
+inline PageName OwnBeginning(int64_t number) { return -1 - number; }
 
 // Of one text, from its beginning on.
 struct TextPages {
@@ -35,8 +38,9 @@ class PagePool {
     TextPages pages;
     int64_t free = 0;  // of the pages, those that nobody holds
   };
-  // The pages that hold the beginning of a text, at most so many. REQUIRES that it fills them.
-  Beginning Find(std::span<const int32_t> text, int64_t most) const;
+  // The pages that hold the beginning of a text, at most so many, behind `before`. REQUIRES that it
+  // fills them.
+  Beginning Find(std::span<const int32_t> text, int64_t most, PageName before = kNoPage) const;
   void Hold(const std::vector<int32_t>& pages);
   // A page that nobody held, without a name. REQUIRES one that is free.
   int32_t Take();

@@ -22,11 +22,31 @@ using client::Tensor;
 // The smallest program that holds the batch. REQUIRES that one does.
 const PagedSize& SizeFor(const std::vector<PagedSize>& sizes, const Batch& batch) {
   const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const PagedSize& size) {
-    return static_cast<size_t>(size.tokens) >= batch.tokens.size() &&
+    return size.source.reads == batch.source.has_value() &&
+           static_cast<size_t>(size.tokens) >= batch.tokens.size() &&
            static_cast<size_t>(size.rows) >= batch.wanted.size();
   });
   MW_CHECK(it != sizes.end()) << batch.tokens.size() << " tokens in a step";
   return *it;
+}
+
+// What the program takes of sources: the end of each token's, and the one that is read.
+void AddSource(const PagedSize& size, const Batch& batch, client::Feeds& feeds) {
+  if (size.source.positions == 0) return;
+  std::vector<int32_t> ends(static_cast<size_t>(size.tokens));
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    ends[i] = batch.source_ends.at(static_cast<size_t>(batch.tokens[i].row));
+  }
+  feeds[client::kSourceEnd] = Tensor::Of<int32_t>({1, size.tokens}, ends);
+  if (!batch.source) return;
+  const auto positions = static_cast<size_t>(size.source.positions);
+  MW_CHECK(batch.source->tokens.size() <= positions) << "a source is longer than there is room";
+  std::vector<int32_t> tokens = batch.source->tokens;
+  std::vector<int32_t> rows(tokens.size(), batch.source->row);
+  tokens.resize(positions, 0);
+  rows.resize(positions, -1);
+  feeds[client::kSourceTokens] = Tensor::Of<int32_t>({1, size.source.positions}, tokens);
+  feeds[client::kSourceRow] = Tensor::Of<int32_t>({1, size.source.positions}, rows);
 }
 
 client::Feeds FeedsOf(const client::PageShape& shape, const PagedSize& size, const Batch& batch) {
@@ -43,11 +63,14 @@ client::Feeds FeedsOf(const client::PageShape& shape, const PagedSize& size, con
   for (size_t i = 0; i < batch.wanted.size(); ++i) {
     wanted[i] = static_cast<int32_t>(batch.wanted[i].place);
   }
-  return {{"tokens", Tensor::Of<int32_t>({1, size.tokens}, ids)},
-          {"row", Tensor::Of<int32_t>({1, size.tokens}, rows)},
-          {"position", Tensor::Of<int32_t>({1, size.tokens}, positions)},
-          {"table", Tensor::Of<int32_t>({1, shape.texts, shape.text_pages()}, batch.table)},
-          {"wanted", Tensor::Of<int32_t>({1, size.rows}, wanted)}};
+  client::Feeds feeds = {
+      {"tokens", Tensor::Of<int32_t>({1, size.tokens}, ids)},
+      {"row", Tensor::Of<int32_t>({1, size.tokens}, rows)},
+      {"position", Tensor::Of<int32_t>({1, size.tokens}, positions)},
+      {"table", Tensor::Of<int32_t>({1, shape.texts, shape.text_pages()}, batch.table)},
+      {"wanted", Tensor::Of<int32_t>({1, size.rows}, wanted)}};
+  AddSource(size, batch, feeds);
+  return feeds;
 }
 
 }  // namespace
@@ -60,6 +83,7 @@ BatchLimits PagedPlan::limits() const {
   limits.positions = shape.positions;
   limits.tokens = sizes.back().tokens;
   limits.spare_pages = std::min(shape.texts, shape.pages / 16);
+  limits.source_positions = sizes.back().source.positions;
   return limits;
 }
 
@@ -69,6 +93,9 @@ Result<PagedPlan> PlanPages(const PagedOptions& options) {
         std::pair("tokens", options.tokens), std::pair("page_tokens", options.page_tokens)}) {
     if (value >= 1) continue;
     return Fail(InvalidArgument(fmt::format("{} is {}; at least 1", name, value)));
+  }
+  if (options.source < 0) {
+    return Fail(InvalidArgument(fmt::format("source is {}; at least 0", options.source)));
   }
   if (options.tokens < options.texts) {
     return Fail(InvalidArgument(
@@ -83,8 +110,13 @@ Result<PagedPlan> PlanPages(const PagedOptions& options) {
   const std::set<int64_t> sizes = {1, options.texts, std::min(kFewTokens, options.tokens),
                                    options.tokens};
   for (const int64_t tokens : sizes) {
-    plan.sizes.push_back({tokens, std::min(tokens, options.texts)});
+    plan.sizes.push_back({tokens, std::min(tokens, options.texts), {options.source, false}});
   }
+  if (options.source == 0) return plan;
+  // The last one, which decides the layout: it has all of the model.
+  PagedSize reads = plan.sizes.back();
+  reads.source.reads = true;
+  plan.sizes.push_back(reads);
   return plan;
 }
 
@@ -109,7 +141,7 @@ Result<ir::JobRequest> PagedJob(ir::JobRequest of, const client::TrainerFunction
   of.save_weights = false;
   of.checkpoint = {};
   of.programs.clear();
-  // The largest decides the layout.
+  // The last decides the layout.
   for (auto size = plan.sizes.rbegin(); size != plan.sizes.rend(); ++size) {
     MW_ASSIGN_OR_RETURN(ir::JobProgram program,
                         client::PagedProgram(plan.shape, *size, functions, dtype));
@@ -133,7 +165,7 @@ Result<ir::JobRequest> WithHalfWeights(ir::JobRequest job) {
 StepLogits StepsOf(client::Session& session, const PagedPlan& plan) {
   return [&session, plan](const Batch& batch) -> Result<std::vector<std::vector<double>>> {
     const PagedSize& size = SizeFor(plan.sizes, batch);
-    const std::string program = client::PagedProgramName(size.tokens);
+    const std::string program = client::PagedProgramName(size);
     client::CallOptions options;
     options.fetch = !batch.wanted.empty();
     MW_ASSIGN_OR_RETURN(const client::Answer answer,

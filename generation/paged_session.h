@@ -26,7 +26,8 @@ struct PagedOptions {
   int64_t texts = 8;         // at once
   int64_t tokens = 64;       // of a step: a new prompt comes in pieces of about so many
   int64_t page_tokens = 16;
-  int64_t pages = 0;  // 0: all texts at once, each as long as can be
+  int64_t pages = 0;   // 0: all texts at once, each as long as can be
+  int64_t source = 0;  // positions of the longest source; 0: the model has no encoder
 };
 
 struct PagedPlan {
@@ -36,7 +37,8 @@ struct PagedPlan {
   BatchLimits limits() const;
 };
 
-// Programs for one token, for a few, for one of each text, and for a step's. Errors:
+// Programs for one token, for a few, for one of each text, and for a step's; with sources one more
+// of a step's tokens, which reads a source, too (client/paged_source.h). Errors:
 // kInvalidArgument naming the option: below 1, or fewer tokens than texts.
 Result<PagedPlan> PlanPages(const PagedOptions& options);
 

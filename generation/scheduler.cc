@@ -9,6 +9,18 @@
 #include "base/result.h"
 
 namespace meshwright::generation {
+namespace {
+
+// The pages of a text, and the end of its source.
+void FillRow(const ScheduledText& text, const BatchLimits& limits, Batch& batch) {
+  MW_CHECK(text.row >= 0) << "a text without a row runs";
+  std::copy(text.pages.numbers.begin(), text.pages.numbers.end(),
+            batch.table.begin() + text.row * limits.text_pages());
+  if (text.source.empty()) return;
+  batch.source_ends[static_cast<size_t>(text.row)] = static_cast<int32_t>(text.source.size()) - 1;
+}
+
+}  // namespace
 
 Status BatchLimits::CheckFits(int64_t tokens_of_text) const {
   if (tokens_of_text > positions) {
@@ -23,6 +35,19 @@ Status BatchLimits::CheckFits(int64_t tokens_of_text) const {
                   tokens_of_text, PagesOf(tokens_of_text), page_tokens, pages));
 }
 
+Status BatchLimits::CheckSource(int64_t tokens_of_source) const {
+  if (source_positions == 0 && tokens_of_source > 0) {
+    return InvalidArgument("the text has a source, and the model has no encoder to read it");
+  }
+  if (source_positions > 0 && tokens_of_source == 0) {
+    return InvalidArgument("the text has no source, which the model's encoder is to read");
+  }
+  if (tokens_of_source <= source_positions) return OkStatus();
+  return InvalidArgument(
+      fmt::format("the source has {} tokens, and there is room for {}: shorten it",
+                  tokens_of_source, source_positions));
+}
+
 Scheduler::Scheduler(const BatchLimits& limits)
     : limits_(limits), pool_(limits.pages, limits.page_tokens) {
   MW_CHECK(limits.pages >= 1 && limits.page_tokens >= 1 && limits.texts >= 1 &&
@@ -32,15 +57,18 @@ Scheduler::Scheduler(const BatchLimits& limits)
   for (auto row = static_cast<int32_t>(limits.texts); row-- > 0;) free_rows_.push_back(row);
 }
 
-Status Scheduler::Add(int64_t id, std::vector<int32_t> text, int64_t longest) {
+Status Scheduler::Add(int64_t id, std::vector<int32_t> text, int64_t longest,
+                      std::vector<int32_t> source) {
   if (text.empty()) {
     return InvalidArgument("the prompt has no token: give a text to go on from");
   }
   if (texts_.contains(id)) return InvalidArgument(fmt::format("text {} is known", id));
+  MW_TRY(limits_.CheckSource(static_cast<int64_t>(source.size())));
   longest = std::max(longest, static_cast<int64_t>(text.size()));
   MW_TRY(limits_.CheckFits(longest));
   Text& added = texts_[id];
   added.tokens = std::move(text);
+  added.source = std::move(source);
   waiting_.push_back(id);
   return OkStatus();
 }
@@ -80,14 +108,14 @@ Batch Scheduler::Next() {
     budget -= count;
     Schedule(id, count, batch);
   }
-  while (budget > 0 && Admit()) {
+  while (budget > 0 && !batch.source && Admit(batch)) {
     const int64_t id = running_.back();
     const int64_t count = std::min(Of(id).left(), budget);
     MW_CHECK(TakePages(id, Of(id).computed + count)) << "text " << id << " came without room";
     budget -= count;
     Schedule(id, count, batch);
   }
-  batch.table = Table();
+  FillTable(batch);
   return batch;
 }
 
@@ -128,11 +156,13 @@ void Scheduler::Preempt(int64_t id) {
 }
 
 // The text that waits longest becomes the last of those that run.
-bool Scheduler::Admit() {
+bool Scheduler::Admit(Batch& batch) {
   if (waiting_.empty() || free_rows_.empty()) return false;
   Text& text = Of(waiting_.front());
   const auto length = static_cast<int64_t>(text.tokens.size());
-  const PagePool::Beginning known = pool_.Find(text.tokens, (length - 1) / limits_.page_tokens);
+  const PageName before = text.source.empty() ? kNoPage : OwnBeginning(waiting_.front());
+  const PagePool::Beginning known =
+      pool_.Find(text.tokens, (length - 1) / limits_.page_tokens, before);
   const auto found = static_cast<int64_t>(known.pages.numbers.size());
   // Whoever is alone needs no room to spare.
   const int64_t spare = running_.empty() ? 0 : limits_.spare_pages;
@@ -144,6 +174,7 @@ bool Scheduler::Admit() {
   found_tokens_ += text.computed;
   text.row = free_rows_.back();
   free_rows_.pop_back();
+  if (!text.source.empty()) batch.source = {text.row, text.source};
   running_.push_back(waiting_.front());
   waiting_.pop_front();
   return true;
@@ -175,14 +206,10 @@ int64_t Scheduler::PromisedPages() const {
   return pages;
 }
 
-std::vector<int32_t> Scheduler::Table() const {
-  std::vector<int32_t> table(static_cast<size_t>(limits_.texts * limits_.text_pages()));
-  for (const int64_t id : running_) {
-    const Text& text = texts_.at(id);
-    std::copy(text.pages.numbers.begin(), text.pages.numbers.end(),
-              table.begin() + text.row * limits_.text_pages());
-  }
-  return table;
+void Scheduler::FillTable(Batch& batch) const {
+  batch.table.resize(static_cast<size_t>(limits_.texts * limits_.text_pages()));
+  if (limits_.source_positions > 0) batch.source_ends.resize(static_cast<size_t>(limits_.texts));
+  for (const int64_t id : running_) FillRow(texts_.at(id), limits_, batch);
 }
 
 }  // namespace meshwright::generation

@@ -13,6 +13,9 @@
 // thrown out at once. Full pages that hold its beginning already (generation/page_pool.h) are not
 // computed again; its last token always is, since its logits are wanted.
 //
+// Where texts have sources, one of them is read in a step, so one text joins in it; a text that
+// gave its place back has its source read again when it comes back.
+//
 // Pure: values in, values out; what came of the tokens is told by Took(). Thread rule: one thread.
 // Source: Orca, OSDI'22 (iterations); vLLM, SOSP'23 (pages); Sarathi, OSDI'24 (pieces of prompts).
 #pragma once
@@ -20,6 +23,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +39,7 @@ struct BatchLimits {
   int64_t positions = 1;  // of a text
   int64_t tokens = 1;     // in a step; at least `texts`
   int64_t spare_pages = 0;
+  int64_t source_positions = 0;  // of a text's source; 0: texts have none
 
   int64_t text_pages() const { return (positions + page_tokens - 1) / page_tokens; }
   int64_t PagesOf(int64_t tokens_of_text) const {
@@ -42,6 +47,8 @@ struct BatchLimits {
   }
   // Whether a text of so many tokens can be computed. Errors: kResourceExhausted.
   Status CheckFits(int64_t tokens_of_text) const;
+  // Whether a source of so many tokens can be read; 0: there is none. Errors: kInvalidArgument.
+  Status CheckSource(int64_t tokens_of_source) const;
 };
 
 struct BatchToken {
@@ -58,10 +65,31 @@ struct WantedToken {
   friend bool operator==(const WantedToken&, const WantedToken&) = default;
 };
 
+// What an encoder is to read for a row of the table.
+struct BatchSource {
+  int32_t row = 0;
+  std::vector<int32_t> tokens;
+};
+
 struct Batch {
   std::vector<BatchToken> tokens;
   std::vector<WantedToken> wanted;
   std::vector<int32_t> table;  // [texts, text_pages], 0 where a text has no page
+  // Where texts have sources: of the text that came into the batch, and of each row the last
+  // position of its source.
+  std::optional<BatchSource> source;
+  std::vector<int32_t> source_ends;
+};
+
+// What a scheduler knows of a text.
+struct ScheduledText {
+  std::vector<int32_t> tokens;
+  int64_t computed = 0;
+  int32_t row = -1;  // of the table; -1: it waits
+  TextPages pages;
+  std::vector<int32_t> source;
+
+  int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
 };
 
 class Scheduler {
@@ -70,8 +98,10 @@ class Scheduler {
   explicit Scheduler(const BatchLimits& limits);
 
   // longest: how many tokens the text may grow to. Errors: kInvalidArgument: an empty text, one
-  // that is known; kResourceExhausted: it could never be computed, with what there is.
-  Status Add(int64_t id, std::vector<int32_t> text, int64_t longest);
+  // that is known, a source too many, too few or too long; kResourceExhausted: it could never be
+  // computed, with what there is.
+  Status Add(int64_t id, std::vector<int32_t> text, int64_t longest,
+             std::vector<int32_t> source = {});
   // The text is gone, in whatever state; an unknown one is passed over.
   void Remove(int64_t id);
   // What is computed next; no tokens: there is nothing to do. REQUIRES that of all texts that were
@@ -88,24 +118,17 @@ class Scheduler {
   int64_t found_tokens() const { return found_tokens_; }  // that were not computed again
 
  private:
-  struct Text {
-    std::vector<int32_t> tokens;
-    int64_t computed = 0;
-    int32_t row = -1;  // of the table; -1: it waits
-    TextPages pages;
-
-    int64_t left() const { return static_cast<int64_t>(tokens.size()) - computed; }
-  };
+  using Text = ScheduledText;
 
   Text& Of(int64_t id);
   // Pages for the first `tokens` of the text, as others must give them; false: it gave its own.
   bool TakePages(int64_t id, int64_t tokens);
   void FreePages(Text& text);
   void Preempt(int64_t id);
-  bool Admit();
+  bool Admit(Batch& batch);
   void Schedule(int64_t id, int64_t count, Batch& batch);
   int64_t PromisedPages() const;
-  std::vector<int32_t> Table() const;
+  void FillTable(Batch& batch) const;
 
   const BatchLimits limits_;
   std::map<int64_t, Text> texts_;

@@ -50,6 +50,18 @@ Status ReadStops(const json& object, std::set<int32_t>& out) {
   return OkStatus();
 }
 
+Status ReadStart(const json& object, std::optional<int32_t>& out) {
+  constexpr const char* kKey = "decoder_start_token_id";
+  const json* value = Find(object, kKey);
+  if (value == nullptr) return OkStatus();
+  if (!value->is_number_integer() || value->get<int64_t>() < 0 ||
+      value->get<int64_t>() > INT32_MAX) {
+    return Wrong(kKey, *value, "a token");
+  }
+  out = value->get<int32_t>();
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<Settings> ParseSettings(std::string_view text) {
@@ -70,6 +82,7 @@ Result<Settings> ParseSettings(std::string_view text) {
   MW_TRY(ReadNumber(object, "repetition_penalty", sampling.repetition_penalty));
   MW_TRY(ReadCount(object, "max_new_tokens", settings.max_new_tokens));
   MW_TRY(ReadStops(object, settings.stops));
+  MW_TRY(ReadStart(object, settings.start));
   // A temperature of 0 says what do_sample = false says.
   if (sampling.temperature == 0) {
     sampling.draws = false;

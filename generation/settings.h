@@ -18,7 +18,8 @@ namespace meshwright::generation {
 struct Settings {
   Sampling sampling;
   std::optional<int64_t> max_new_tokens;
-  std::set<int32_t> stops;  // tokens that end a text: "eos_token_id", one or several
+  std::set<int32_t> stops;            // tokens that end a text: "eos_token_id", one or several
+  std::optional<int32_t> start = {};  // what a decoder reads first: "decoder_start_token_id"
 };
 
 // Of the text of a generation_config.json, or of the config.json of a model that has no such file.

@@ -21,7 +21,8 @@ struct Request {
   int64_t max_new_tokens = 1;
   std::set<int32_t> stops;  // each ends the text, and is its last token
   uint64_t seed = 0;
-  uint64_t number = 0;  // of the request, under its seed
+  uint64_t number = 0;               // of the request, under its seed
+  std::vector<int32_t> source = {};  // what an encoder reads; the prompt is the decoder's then
 };
 
 enum class Finish {

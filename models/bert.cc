@@ -136,7 +136,7 @@ Batch Hide(Builder& b, const Batch& batch, const BertConfig& config) {
   const auto below = [&](ValueId numbers, double share) {
     return b.Less(numbers, b.Fill({}, share));
   };
-  ValueId hidden = below(b.Uniform(shape, "masked_lm.hidden"), config.masked_share);
+  ValueId hidden = below(b.Uniform(shape, "masked_lm.hidden"), config.hidden_share);
   for (const int64_t never : {config.padding, config.document_separator}) {
     if (never >= 0) hidden = b.And(hidden, IsNot(b, tokens, never));
   }
@@ -184,7 +184,7 @@ Status Validate(const BertConfig& config) {
   MW_TRY(CheckAboveZero("norm_eps", config.epsilon, 1));
   MW_TRY(CheckRate("hidden dropout", config.dropout));
   MW_TRY(CheckRate("attention dropout", config.attention_dropout));
-  MW_TRY(CheckAboveZero("mask_share", config.masked_share, 1));
+  MW_TRY(CheckAboveZero("noise_density", config.hidden_share, 1));
   if (!config.tied) return Unimplemented("a head of its own is not built of 'bert'; tie it");
   if (config.labels == 1) {
     return Unimplemented(

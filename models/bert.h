@@ -40,7 +40,7 @@ struct BertConfig {
   Activation activation = Activation::kGeluErf;
   int64_t padding = -1;             // nobody sees this token; -1: none
   int64_t mask_token = 103;         // stands where a token is hidden
-  double masked_share = 0.15;       // of the tokens
+  double hidden_share = 0.15;       // of the tokens
   int64_t document_separator = -1;  // as Gpt2Config; of the head of masked tokens
   int64_t ignore_index = -100;
   bool tied = true;  // the head of masked tokens has the embedding; no other is built

@@ -12,6 +12,7 @@ const std::vector<Family>& Families() {
     for (Family& row : DecoderFamilies()) rows.push_back(std::move(row));
     rows.push_back(BertFamily());
     rows.push_back(T5Family());
+    rows.push_back(BartFamily());
     rows.push_back(VitFamily());
     return rows;
   }();

@@ -129,6 +129,12 @@ Status RefuseRowFields(const std::string& family, const ModelSpec& spec) {
   if constexpr (!requires(Config config) { config.target_tokens; }) {
     MW_TRY(RefuseField(family, "target_seq_len", spec.target_tokens.has_value()));
   }
+  if constexpr (!requires(Config config) { config.hidden_share; }) {
+    MW_TRY(RefuseField(family, "noise_density", spec.hidden_share.has_value()));
+  }
+  if constexpr (!requires(Config config) { config.mean_span; }) {
+    MW_TRY(RefuseField(family, "mean_span_length", spec.mean_span.has_value()));
+  }
   if constexpr (!requires(Config config) { config.image; }) {
     MW_TRY(RefuseField(family, "image_size", spec.image.has_value()));
     MW_TRY(RefuseField(family, "patch_size", spec.patch.has_value()));

@@ -59,6 +59,8 @@ struct ModelSpec {
   std::vector<std::string> label_names = {};  // of all classes, in their order; empty: as they are
   std::optional<int64_t> mask_token = {};     // of bert
   std::optional<int64_t> target_tokens = {};  // of a pair's second text: t5; else as the first
+  std::optional<double> hidden_share = {};    // of the tokens of a text: bert, and t5 of texts
+  std::optional<double> mean_span = {};       // tokens of a hidden span: t5 of texts
   std::optional<int64_t> image = {};          // pixels of a side: vit
   std::optional<int64_t> patch = {};          // likewise
 };
@@ -76,6 +78,10 @@ struct ModelRows {
   SampleKind kind = SampleKind::kWindow;
   int64_t target_tokens = 0;  // of a pair; 0: as many as the source
   int64_t padding = 0;
+  // Pairs are made of texts: such a share is hidden, in spans (data/spans.h). 0: the data are
+  // pairs.
+  double hidden_share = 0;
+  double mean_span = 3;
   int64_t labels = 0;
   std::vector<std::string> label_names = {};  // in their order, where the model has names
   int64_t channels = 0;                       // of an image

@@ -7,8 +7,12 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "client/paged_layers.h"
+#include "client/paged_source.h"
+#include "client/scored_attention.h"
 #include "models/hf_config.h"
 #include "models/linear.h"
+#include "models/pair_model.h"
 #include "models/token_rows.h"
 
 namespace meshwright::models {
@@ -29,22 +33,101 @@ struct Side {
   ValueId seen;  // keys of its own: bool [b, s]; invalid: all
 };
 
+// What scores have for how far a key is from its query, of one table for the layers of a side.
+class Distances {
+ public:
+  Distances(Builder& builder, const T5Config& config) : b_(builder), config_(config) {}
+
+  // [1, h, s, s]: of each head, the number in the table's row of every distance; devices that share
+  // heads share the table by heads. Places differ by -(s - 1) to s - 1, so the rows of the
+  // distances are taken once, and then by difference.
+  ValueId OfRows(const std::string& name, bool decodes, int64_t tokens) {
+    const ValueId of_distance = b_.Lookup(BiasTable(name), BucketsOf(decodes, tokens));
+    const ValueId keys = b_.Iota(tokens);
+    const ValueId queries = b_.Reshape(keys, {tokens, 1});
+    const ValueId ahead = b_.AddTo(b_.BroadcastTo(keys, {tokens, tokens}), Whole(b_, tokens - 1));
+    const ValueId distance = b_.Sub(ahead, queries);
+    const ValueId bias = b_.Lookup(of_distance, distance);
+    return b_.Reshape(b_.Transpose(bias, {2, 0, 1}), {1, config_.heads, tokens, tokens});
+  }
+
+  // [h, d]: the same of keys that are 0 to d - 1 places before their query.
+  ValueId Behind(const std::string& name) {
+    const int64_t far = std::min(b_.pages()->shape.positions, config_.max_distance + 1);
+    // Places from -(far - 1) to 0, backwards.
+    const ValueId buckets = b_.Slice(BucketsOf(true, far), 0, 0, far);
+    const ValueId behind = b_.Sub(Whole(b_, far - 1), b_.Iota(far));
+    const ValueId of_distance = b_.Lookup(b_.Lookup(BiasTable(name), buckets), behind);
+    return b_.Transpose(of_distance, {1, 0});
+  }
+
+ private:
+  ValueId BiasTable(const std::string& name) {
+    return b_.Param(
+        name + ".relative_attention_bias.weight", {config_.buckets, config_.heads},
+        {.std_dev = StdOf(config_.width), .beside = name + ".q.weight", .beside_dims = {-1, 1}});
+  }
+
+  // i32[2s - 1]: the bucket of each distance from -(s - 1) on. It changes at few places, so it is a
+  // sum of steps.
+  ValueId BucketsOf(bool decodes, int64_t tokens) {
+    const auto bucket = [&](int64_t place) {
+      return T5Bucket(place - (tokens - 1), !decodes, config_.buckets, config_.max_distance);
+    };
+    const int64_t distances = 2 * tokens - 1;
+    const ValueId places = b_.Iota(distances);
+    ValueId found = b_.BroadcastTo(Whole(b_, bucket(0)), {distances});
+    for (int64_t place = 1; place < distances; ++place) {
+      const int64_t step = bucket(place) - bucket(place - 1);
+      if (step == 0) continue;
+      const ValueId behind = b_.GreaterEqual(places, Whole(b_, place));
+      found = b_.AddTo(found, b_.MulBy(b_.Cast(behind, ir::DType::kI32), Whole(b_, step)));
+    }
+    return found;
+  }
+
+  Builder& b_;
+  const T5Config& config_;
+};
+
 class T5 {
  public:
   T5(Builder& builder, const T5Config& config) : b_(builder), config_(config) {}
 
   // source [b, s], read [b, t] -> [b, t, v]
   ValueId Logits(ValueId source, ValueId read) {
-    if (b_.pages()) {
-      b_.Fail(Unimplemented("model 't5' has an encoder, whose texts are not kept in pages"));
-      return ValueId();
+    MakeEmbedding();
+    Read(source, IsNot(b_, source, config_.padding));
+    return Head(Write(read));
+  }
+
+  // Of texts in pages, each with a source of its own: of the wanted tokens.
+  ValueId LogitsInPages(const Batch& batch) {
+    in_pages_ = &batch;
+    MakeEmbedding();
+    if (client::ReadsSource(batch)) {
+      Read(batch.at(client::kSourceTokens), client::SourceSeen(b_, batch));
     }
+    return Head(client::Wanted(b_, Write(batch.at("tokens"))));
+  }
+
+ private:
+  void MakeEmbedding() {
     b_.SetLayer(0);
     embedding_ = b_.Param("shared.weight", {config_.vocabulary, config_.width}, {.std_dev = 1.0});
-    source_seen_ = IsNot(b_, source, config_.padding);
+  }
+
+  void Read(ValueId source, ValueId seen) {
+    source_seen_ = seen;
     told_ = Through({"encoder", 0, config_.layers, false, source_seen_}, source);
-    const int64_t of_decoder = config_.all_layers() - config_.layers;
-    const ValueId y = Through({"decoder", config_.layers, of_decoder, true, {}}, read);
+  }
+
+  ValueId Write(ValueId read) {
+    const int64_t layers = config_.all_layers() - config_.layers;
+    return Through({"decoder", config_.layers, layers, true, {}}, read);
+  }
+
+  ValueId Head(ValueId y) {
     if (config_.tied) {
       return b_.Einsum("bsd,vd->bsv", b_.Scale(y, StdOf(config_.width)), embedding_);
     }
@@ -52,7 +135,6 @@ class T5 {
                      b_.Param("lm_head.weight", {config_.vocabulary, config_.width}));
   }
 
- private:
   ValueId Through(const Side& side, ValueId tokens) {
     b_.SetLayer(static_cast<int>(side.first_layer));
     ValueId x =
@@ -80,7 +162,9 @@ class T5 {
       told.causal = false;
       told.seen_keys = source_seen_;
       x = Around(x, name + ".layer.1", [&](ValueId read, const std::string& of) {
-        return Attention(read, told_, of + ".EncDecAttention", told, nullptr);
+        return in_pages_ != nullptr
+                   ? SourceInPages(read, of + ".EncDecAttention")
+                   : Attention(read, told_, of + ".EncDecAttention", told, nullptr);
       });
     }
     return Around(
@@ -98,22 +182,54 @@ class T5 {
   // `side`: whose distances count, or null.
   ValueId Attention(ValueId x, ValueId of, const std::string& name,
                     client::AttentionOptions options, const Side* side) {
-    const Dims heads = {config_.heads, config_.head_size};
-    const double narrow = StdOf(config_.width);
     options.scale = 1;
     options.dropout = {config_.dropout, name + ".dropout"};
-    const ValueId q =
-        ToHeads(b_, x, name + ".q", heads, {false, StdOf(config_.width * config_.head_size)});
-    const ValueId k = ToHeads(b_, of, name + ".k", heads, {false, narrow});
-    const ValueId v = ToHeads(b_, of, name + ".v", heads, {false, narrow});
+    const ValueId q = Queries(x, name);
+    const ValueId k = Keys(of, name + ".k");
+    const ValueId v = Keys(of, name + ".v");
     const Dims dims = b_.dims(q);
     if (dims.size() != 4) return q;  // after an error
+    if (side != nullptr && side->decodes && in_pages_ != nullptr) {
+      return Out(TextInPages(q, k, v, name), name);
+    }
     if (side != nullptr) {
-      if (!bias_.valid()) bias_ = DistanceBias(name, side->decodes, dims[1]);
+      if (!bias_.valid()) bias_ = Distances(b_, config_).OfRows(name, side->decodes, dims[1]);
       options.bias = bias_;
     }
-    return FromHeads(b_, b_.Attention(q, k, v, options), name + ".o", config_.width,
+    // The encoder's rows are whole texts in programs over pages, too.
+    return Out(client::ScoredAttention(b_, q, k, v, options), name);
+  }
+
+  ValueId Queries(ValueId x, const std::string& name) {
+    return ToHeads(b_, x, name + ".q", {config_.heads, config_.head_size},
+                   {false, StdOf(config_.width * config_.head_size)});
+  }
+
+  ValueId Keys(ValueId x, const std::string& name) {
+    return ToHeads(b_, x, name, {config_.heads, config_.head_size}, {false, StdOf(config_.width)});
+  }
+
+  ValueId Out(ValueId o, const std::string& name) {
+    return FromHeads(b_, o, name + ".o", config_.width,
                      {false, StdOf(config_.heads * config_.head_size)});
+  }
+
+  // The op's own scale is 1 / sqrt(head size).
+  ValueId TextInPages(ValueId q, ValueId k, ValueId v, const std::string& name) {
+    if (!bias_.valid()) bias_ = Distances(b_, config_).Behind(name);
+    const ValueId unscaled = b_.Scale(q, std::sqrt(static_cast<double>(config_.head_size)));
+    const std::vector<ValueId> results =
+        client::PagedAttention(b_, unscaled, k, v, {.causal = true}, bias_);
+    return results.empty() ? ValueId() : results[0];
+  }
+
+  ValueId SourceInPages(ValueId x, const std::string& name) {
+    client::SourceKeys keys{config_.heads, config_.head_size, {}, {}, 1};
+    if (told_.valid()) {
+      keys.k = Keys(told_, name + ".k");
+      keys.v = Keys(told_, name + ".v");
+    }
+    return Out(client::SourceAttention(b_, Queries(x, name), keys, *in_pages_), name);
   }
 
   ValueId Mlp(ValueId x, const std::string& name) {
@@ -126,61 +242,14 @@ class T5 {
     return Product(b_, y, name + ".wo", config_.width, {false, StdOf(config_.inner)});
   }
 
-  // [1, h, s, s]: of each head, the number in the table's row of every distance; devices that share
-  // heads share the table by heads. Places differ by -(s - 1) to s - 1, so the rows of the
-  // distances are taken once, and then by difference.
-  ValueId DistanceBias(const std::string& name, bool decodes, int64_t tokens) {
-    const ValueId table = b_.Param(
-        name + ".relative_attention_bias.weight", {config_.buckets, config_.heads},
-        {.std_dev = StdOf(config_.width), .beside = name + ".q.weight", .beside_dims = {-1, 1}});
-    const ValueId of_distance = b_.Lookup(table, BucketsOf(decodes, tokens));
-    const ValueId keys = b_.Iota(tokens);
-    const ValueId queries = b_.Reshape(keys, {tokens, 1});
-    const ValueId ahead = b_.AddTo(b_.BroadcastTo(keys, {tokens, tokens}), Whole(b_, tokens - 1));
-    const ValueId distance = b_.Sub(ahead, queries);
-    const ValueId bias = b_.Lookup(of_distance, distance);
-    return b_.Reshape(b_.Transpose(bias, {2, 0, 1}), {1, config_.heads, tokens, tokens});
-  }
-
-  // i32[2s - 1]: the bucket of each distance from -(s - 1) on. It changes at few places, so it is a
-  // sum of steps.
-  ValueId BucketsOf(bool decodes, int64_t tokens) {
-    const auto bucket = [&](int64_t place) {
-      return T5Bucket(place - (tokens - 1), !decodes, config_.buckets, config_.max_distance);
-    };
-    const int64_t distances = 2 * tokens - 1;
-    const ValueId places = b_.Iota(distances);
-    ValueId found = b_.BroadcastTo(Whole(b_, bucket(0)), {distances});
-    for (int64_t place = 1; place < distances; ++place) {
-      const int64_t step = bucket(place) - bucket(place - 1);
-      if (step == 0) continue;
-      const ValueId behind = b_.GreaterEqual(places, Whole(b_, place));
-      found = b_.AddTo(found, b_.MulBy(b_.Cast(behind, ir::DType::kI32), Whole(b_, step)));
-    }
-    return found;
-  }
-
   Builder& b_;
   const T5Config& config_;
   ValueId embedding_;
   ValueId source_seen_;  // bool [b, s]
   ValueId told_;         // what the encoder made of the source
   ValueId bias_;         // of the side that is built
+  const Batch* in_pages_ = nullptr;
 };
-
-// What the decoder reads: the target one place later.
-ValueId Shifted(Builder& b, ValueId target, const T5Config& config) {
-  const Dims dims = b.dims(target);
-  if (dims.size() != 2) return target;  // after an error
-  const ValueId start = b.BroadcastTo(Whole(b, config.start), {dims[0], 1});
-  if (dims[1] == 1) return start;
-  return b.Concat({start, b.Slice(target, 1, 0, dims[1] - 1)}, 1);
-}
-
-ValueId Written(Builder& b, const Batch& batch, const T5Config& config) {
-  const ValueId read = Shifted(b, batch.at("target"), config);
-  return T5(b, config).Logits(batch.at("source"), read);
-}
 
 }  // namespace
 
@@ -216,38 +285,10 @@ Status Validate(const T5Config& config) {
         "a multiple of 4, and half of them is below the distance",
         config.buckets, config.max_distance));
   }
-  if (config.document_separator >= 0) {
-    return InvalidArgument("document_separator: a row of 't5' is one pair; leave it out");
-  }
-  for (const auto& [name, token] : {std::pair("pad_token_id", config.padding),
-                                    std::pair("decoder_start_token_id", config.start)}) {
-    if (token >= 0 && token < config.vocabulary) continue;
-    return InvalidArgument(fmt::format("{} is {}; it must be a token below vocab_size {}", name,
-                                       token, config.vocabulary));
-  }
-  return OkStatus();
+  return CheckPairs(config);
 }
 
-client::TrainerFunctions MakeT5(const T5Config& config) {
-  client::TrainerFunctions functions;
-  functions.inputs = [config](const client::GraphShape& shape) {
-    const int64_t target = config.target_of(shape.sequence);
-    return std::vector<client::InputSpec>{
-        {"source", {ir::DType::kI32, {shape.batch, shape.sequence}}},
-        {"target", {ir::DType::kI32, {shape.batch, target}}}};
-  };
-  functions.predict = [config](Builder& builder, const Batch& batch) {
-    return Written(builder, batch, config);
-  };
-  functions.loss = [config](Builder& builder, const Batch& batch) {
-    const ValueId logits = Written(builder, batch, config);
-    const ValueId target = batch.at("target");
-    const ValueId labels = builder.Where(IsNot(builder, target, config.padding), target,
-                                         Whole(builder, config.ignore_index));
-    return builder.CrossEntropy(logits, labels, config.ignore_index);
-  };
-  return functions;
-}
+client::TrainerFunctions MakeT5(const T5Config& config) { return PairModel<T5>(config); }
 
 int64_t ParamCount(const T5Config& config) {
   const int64_t d = config.width;

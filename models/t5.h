@@ -41,6 +41,8 @@ struct T5Config {
   int64_t padding = 0;
   int64_t start = 0;                // what the decoder reads first
   int64_t target_tokens = 0;        // of a row; 0: as the source has
+  double hidden_share = 0;          // of texts that pairs are made of; 0: the data are pairs
+  double mean_span = 3;             // tokens of what is hidden at once
   int64_t document_separator = -1;  // none: a row is a pair
   int64_t ignore_index = -100;
 

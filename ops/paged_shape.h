@@ -1,4 +1,5 @@
-// Shapes of paged_attention, and where a token's keys and values are: as ir/op.h says.
+// Shapes of paged_attention, and where a token's keys and values are: as ir/op.h and
+// ir/schema_paged.cc say.
 //
 // Thread rule: values.
 #pragma once
@@ -17,20 +18,29 @@ enum PagedOperand : size_t {
   kPagedPages,
   kPagedTable,
   kPagedRow,
-  kPagedPosition
+  kPagedPosition,
+  kPagedKeyRow,  // these two: only where keys have places of their own
+  kPagedKeyPosition
 };
 
 struct PagedShape {
   int64_t b = 0;
-  int64_t n = 0;  // tokens
+  int64_t n = 0;     // tokens
+  int64_t keys = 0;  // that are written
   int64_t h = 0;
   int64_t g = 0;
   int64_t e = 0;
   int64_t pages = 0;
   int64_t page_tokens = 0;
-  int64_t texts = 0;       // rows of the table
-  int64_t text_pages = 0;  // of a row of the table
-  int64_t window = 0;      // 0: none
+  int64_t texts = 0;        // rows of the table
+  int64_t text_pages = 0;   // of a row of the table
+  int64_t window = 0;       // 0: none
+  bool own_places = false;  // of keys
+  int64_t distances = 0;    // that have a bias; 0: there is none
+
+  size_t bias() const { return own_places ? kPagedKeyPosition + 1 : kPagedKeyRow; }
+  // The place in a head's bias of a key that is so far before its query.
+  int64_t BiasAt(int64_t distance) const { return distance < distances ? distance : distances - 1; }
 
   int64_t heads_per_group() const { return h / g; }
   double scale() const;
@@ -56,6 +66,8 @@ struct PagedToken {
   const int32_t* pages = nullptr;  // of its text, by position / page_tokens; null: no token
 };
 PagedToken PagedTokenAt(const PagedShape& shape, Inputs inputs, int64_t token);
+// The same of keys and values: that of token `key` where they have no places of their own.
+PagedToken PagedKeyAt(const PagedShape& shape, Inputs inputs, int64_t key);
 
 // Errors: kInvalidArgument naming the token: a row that the table does not have, a position beyond
 // its pages, or a page that there is not.

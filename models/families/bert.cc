@@ -107,6 +107,7 @@ Status ApplySpec(const std::string& family, const ModelSpec& spec, BertConfig& c
   MW_TRY(RefuseField(family, "rope_theta", spec.rope_base.has_value()));
   MW_TRY(RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0));
   OverrideSizes(spec, config);
+  Override(config.hidden_share, spec.hidden_share);
   Override(config.inner, spec.inner);
   Override(config.positions, spec.positions);
   Override(config.dropout, spec.dropout);

@@ -17,6 +17,7 @@ Family Gpt2Family();
 std::vector<Family> DecoderFamilies();
 Family BertFamily();
 Family T5Family();
+Family BartFamily();
 Family VitFamily();
 std::vector<Family> MixtureFamilies();
 

@@ -112,6 +112,8 @@ Status ApplySpec(const std::string& family, const ModelSpec& spec, T5Config& con
   Override(config.inner, spec.inner);
   Override(config.dropout, spec.dropout);
   Override(config.target_tokens, spec.target_tokens);
+  Override(config.hidden_share, spec.hidden_share);
+  Override(config.mean_span, spec.mean_span);
   return OkStatus();
 }
 
@@ -120,8 +122,11 @@ Model ModelOf(const std::string& family, const T5Config& config) {
   model.layers = config.all_layers();
   model.summary = SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
   model.sizes.inner = config.inner;
-  model.rows = {
-      .kind = SampleKind::kPair, .target_tokens = config.target_tokens, .padding = config.padding};
+  model.rows = {.kind = SampleKind::kPair,
+                .target_tokens = config.target_tokens,
+                .padding = config.padding,
+                .hidden_share = config.hidden_share,
+                .mean_span = config.mean_span};
   return model;
 }
 

@@ -30,7 +30,7 @@ class Paged final : public Kernel {
     MW_TRY(CheckPagedTokens(shape_, inputs));
     CopyTensor(context, inputs[kPagedPages], outputs[2]);
     const int64_t tokens = shape_.b * shape_.n;
-    ParallelRange(context, tokens, RowGrain(2 * shape_.g * shape_.e),
+    ParallelRange(context, shape_.b * shape_.keys, RowGrain(2 * shape_.g * shape_.e),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t i = begin; i < end; ++i) Write(inputs, outputs, i);
                   });
@@ -42,7 +42,7 @@ class Paged final : public Kernel {
 
  private:
   void Write(Inputs inputs, Outputs outputs, int64_t token) const {
-    const PagedToken at = PagedTokenAt(shape_, inputs, token);
+    const PagedToken at = PagedKeyAt(shape_, inputs, token);
     if (at.pages == nullptr) return;
     const int64_t slot = at.position % shape_.page_tokens;
     const int32_t page = at.pages[at.position / shape_.page_tokens];
@@ -86,17 +86,36 @@ class Paged final : public Kernel {
     row.pages = at.pages;
     row.page_stride = shape_.KeysOf(0, 1, 0);
     const int64_t part = RoundUp(elements);
-    float* scratch = ThreadScratch(2 * part + RoundUp(heads) + PagedScores(row));
+    const int64_t biases = shape_.distances > 0 ? heads * row.places() : 0;
+    float* scratch = ThreadScratch(2 * part + RoundUp(heads) + biases + PagedScores(row));
     Widen(inputs[kPagedQ].as<T>() + (token * shape_.h + first_head) * shape_.e, elements, scratch);
     row.q = scratch;
     row.o = scratch + part;
     row.lse = scratch + 2 * part;
-    row.scores = scratch + 2 * part + RoundUp(heads);
+    float* const bias = scratch + 2 * part + RoundUp(heads);
+    row.scores = bias + biases;
+    if (biases > 0) {
+      PlaceBias(row, inputs[shape_.bias()].as<T>() + first_head * shape_.distances, bias);
+      row.bias = bias;
+    }
     const P* pages = outputs[2].as<P>();
     VecPagedRow(row, pages + shape_.KeysOf(at.batch, 0, group),
                 pages + shape_.ValuesOf(at.batch, 0, group));
     Narrow(row.o, elements, o);
     for (int64_t i = 0; i < heads; ++i) lse(first_head + i) = row.lse[i];
+  }
+
+  // bias [heads, places]: what the heads' `by_distance` says of each place that is seen, else 0.
+  void PlaceBias(const PagedRow& row, const T* by_distance, float* bias) const {
+    const int64_t start = row.first / row.page_tokens * row.page_tokens;
+    std::fill(bias, bias + row.heads * row.places(), 0.0f);
+    for (int64_t head = 0; head < row.heads; ++head) {
+      const T* of_head = by_distance + head * shape_.distances;
+      float* to = bias + head * row.places() - start;
+      for (int64_t j = row.first; j <= row.last; ++j) {
+        Widen(of_head + shape_.BiasAt(row.last - j), 1, to + j);
+      }
+    }
   }
 
   PagedShape shape_;

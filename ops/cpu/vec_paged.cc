@@ -18,12 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace meshwright::ops::cpu {
 namespace HWY_NAMESPACE {
 
-// Scores of a head: whole pages from that of the first position on, up to whole vectors.
-HWY_INLINE int64_t ScoresOfHead(const PagedRow& row) {
-  const int64_t pages = row.last / row.page_tokens - row.first / row.page_tokens + 1;
-  return (pages * row.page_tokens + 31) / 16 * 16;
-}
-
 template <typename T>
 HWY_INLINE void ScorePage(const PagedRow& row, const T* keys, int64_t head, float* scores) {
   const FloatTag d;
@@ -38,19 +32,29 @@ HWY_INLINE void ScorePage(const PagedRow& row, const T* keys, int64_t head, floa
   }
 }
 
-// scores [count] -> exp(scale * (score - largest)); returns lse and the inverse of the sum.
-HWY_INLINE float Softmax(const PagedRow& row, int64_t count, float* scores, float& inverse) {
+// scores [count] -> exp(scale * (score - largest)); returns lse and the inverse of the sum. With a
+// bias [count], scores are scaled when it is added.
+HWY_INLINE float Softmax(const PagedRow& row, int64_t count, const float* bias, float* scores,
+                         float& inverse) {
   const FloatTag d;
   const int64_t skipped = row.first % row.page_tokens;
   const int64_t seen = skipped + row.last - row.first + 1;
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   std::fill(scores, scores + skipped, kHidden);
   std::fill(scores + seen, scores + count, kHidden);
+  const float scale = bias == nullptr ? row.scale : 1.0f;
+  if (bias != nullptr) {
+    const FloatVec scaled_by = hn::Set(d, row.scale);
+    for (int64_t j = 0; j < count; j += LaneCount()) {
+      const FloatVec added = hn::MulAdd(hn::Load(d, scores + j), scaled_by, hn::Load(d, bias + j));
+      hn::Store(added, d, scores + j);
+    }
+  }
   FloatVec best = hn::Set(d, kHidden);
   for (int64_t j = 0; j < count; j += LaneCount()) best = hn::Max(best, hn::Load(d, scores + j));
   const float largest = hn::GetLane(hn::MaxOfLanes(d, best));
-  const FloatVec factor = hn::Set(d, row.scale * kLog2OfE);
-  const FloatVec shift = hn::Set(d, largest * row.scale * kLog2OfE);
+  const FloatVec factor = hn::Set(d, scale * kLog2OfE);
+  const FloatVec shift = hn::Set(d, largest * scale * kLog2OfE);
   FloatVec sum = hn::Zero(d);
   for (int64_t j = 0; j < count; j += LaneCount()) {
     const FloatVec p = Exp2(d, hn::MulSub(hn::Load(d, scores + j), factor, shift));
@@ -59,7 +63,7 @@ HWY_INLINE float Softmax(const PagedRow& row, int64_t count, float* scores, floa
   }
   const float total = hn::GetLane(hn::SumOfLanes(d, sum));
   inverse = 1.0f / total;
-  return largest * row.scale + std::log(total);
+  return largest * scale + std::log(total);
 }
 
 // o [kVectors] += the values of positions [from, to) of a page, times their probabilities.
@@ -100,7 +104,7 @@ HWY_INLINE void ValuesOfPage(const PagedRow& row, const T* values, const float* 
 
 template <typename T>
 void RowOf(const PagedRow& row, const T* keys, const T* values) {
-  const int64_t count = ScoresOfHead(row);
+  const int64_t count = row.places();
   const int64_t first_page = row.first / row.page_tokens;
   const int64_t last_page = row.last / row.page_tokens;
   for (int64_t page = first_page; page <= last_page; ++page) {
@@ -113,7 +117,8 @@ void RowOf(const PagedRow& row, const T* keys, const T* values) {
   std::fill(row.o, row.o + row.heads * row.e, 0.0f);
   float* const inverses = row.scores + row.heads * count;
   for (int64_t head = 0; head < row.heads; ++head) {
-    row.lse[head] = Softmax(row, count, row.scores + head * count, inverses[head]);
+    const float* bias = row.bias == nullptr ? nullptr : row.bias + head * count;
+    row.lse[head] = Softmax(row, count, bias, row.scores + head * count, inverses[head]);
   }
   for (int64_t page = first_page; page <= last_page; ++page) {
     const T* of_page = values + row.pages[page] * row.page_stride;
@@ -134,7 +139,6 @@ void RowOfFloats(const PagedRow& row, const float* keys, const float* values) {
 void RowOfHalves(const PagedRow& row, const uint16_t* keys, const uint16_t* values) {
   RowOf(row, keys, values);
 }
-int64_t ScoreCount(const PagedRow& row) { return row.heads * ScoresOfHead(row) + row.heads; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace meshwright::ops::cpu
@@ -145,9 +149,6 @@ namespace meshwright::ops::cpu {
 
 HWY_EXPORT(RowOfFloats);
 HWY_EXPORT(RowOfHalves);
-HWY_EXPORT(ScoreCount);
-
-int64_t PagedScores(const PagedRow& row) { return HWY_DYNAMIC_DISPATCH(ScoreCount)(row); }
 
 void VecPagedRow(const PagedRow& row, const float* keys, const float* values) {
   HWY_DYNAMIC_DISPATCH(RowOfFloats)(row, keys, values);

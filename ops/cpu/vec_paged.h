@@ -17,16 +17,23 @@ struct PagedRow {
   int64_t first = 0;  // the first position that is seen
   int64_t last = 0;   // the last, which is the token's own
   float scale = 1;
+  const float* bias = nullptr;     // [heads, places()]: added to the scaled scores; null: nothing
   const int32_t* pages = nullptr;  // of the text
   int64_t page_stride = 0;         // elements from a page to the next
   const float* q = nullptr;        // [heads, e]
   float* o = nullptr;              // [heads, e]
   float* lse = nullptr;            // [heads]
   float* scores = nullptr;         // scratch, PagedScores() floats
+
+  // Scores of a head: whole pages from that of the first position on, up to whole vectors.
+  int64_t places() const {
+    const int64_t of_pages = last / page_tokens - first / page_tokens + 1;
+    return (of_pages * page_tokens + 31) / 16 * 16;
+  }
 };
 
 // Of one row, for all its heads.
-int64_t PagedScores(const PagedRow& row);
+inline int64_t PagedScores(const PagedRow& row) { return row.heads * row.places() + row.heads; }
 
 // keys, values: of page 0 and the kv head. T: float or uint16_t.
 void VecPagedRow(const PagedRow& row, const float* keys, const float* values);

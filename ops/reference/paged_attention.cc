@@ -1,5 +1,5 @@
 // paged_attention, one token and head at a time: o = sum p[j] v[j], p[j] = exp(scale q.k[j] - lse),
-// over the positions j of the token's text that it sees.
+// over the positions j of the token's text that it sees; with a bias, that is added to the scores.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 template <typename T>
 void WriteToken(const PagedShape& shape, Inputs inputs, int64_t token, T* pages) {
-  const PagedToken at = PagedTokenAt(shape, inputs, token);
+  const PagedToken at = PagedKeyAt(shape, inputs, token);
   if (at.pages == nullptr) return;
   const int64_t slot = at.position % shape.page_tokens;
   const int32_t page = at.pages[at.position / shape.page_tokens];
@@ -30,10 +30,10 @@ void WriteToken(const PagedShape& shape, Inputs inputs, int64_t token, T* pages)
   }
 }
 
-// Writes o [e] and returns lse.
+// Writes o [e] and returns lse. bias: of the head, or null.
 template <typename T>
 double AttendHead(const PagedShape& shape, const PagedToken& at, int64_t group, const T* q,
-                  const T* pages, T* o) {
+                  const T* pages, const T* bias, T* o) {
   std::vector<double> scores;
   double largest = -std::numeric_limits<double>::infinity();
   const int64_t first = shape.First(at.position);
@@ -44,6 +44,7 @@ double AttendHead(const PagedShape& shape, const PagedToken& at, int64_t group, 
       score += static_cast<double>(q[i]) * keys[i * shape.page_tokens + j % shape.page_tokens];
     }
     scores.push_back(score * shape.scale());
+    if (bias != nullptr) scores.back() += bias[shape.BiasAt(at.position - j)];
     largest = Larger(largest, scores.back());
   }
   double total = 0;
@@ -70,7 +71,7 @@ KernelResult Make(const PagedShape& shape) {
                   static_cast<size_t>(inputs[kPagedPages].type->bytes()));
     }
     const int64_t tokens = shape.b * shape.n;
-    for (int64_t i = 0; i < tokens; ++i) WriteToken(shape, inputs, i, pages);
+    for (int64_t i = 0; i < shape.b * shape.keys; ++i) WriteToken(shape, inputs, i, pages);
     for (int64_t i = 0; i < tokens * shape.h; ++i) {
       const int64_t token = i / shape.h;
       const int64_t head = i % shape.h;
@@ -80,8 +81,10 @@ KernelResult Make(const PagedShape& shape) {
       std::fill(o, o + shape.e, T{0});
       lse = -std::numeric_limits<T>::infinity();
       if (at.pages == nullptr) continue;
+      const T* bias =
+          shape.distances == 0 ? nullptr : inputs[shape.bias()].as<T>() + head * shape.distances;
       lse = static_cast<T>(AttendHead<T>(shape, at, head / shape.heads_per_group(),
-                                         inputs[kPagedQ].as<T>() + i * shape.e, pages, o));
+                                         inputs[kPagedQ].as<T>() + i * shape.e, pages, bias, o));
     }
     return {};
   });

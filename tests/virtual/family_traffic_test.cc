@@ -89,10 +89,13 @@ TEST_P(FamiliesOnTensor, ReduceOncePerBlockAndDirection) {
 // Two blocks of an encoder's layer, three of a decoder's; backward what the decoder's layers say of
 // the encoder's output is added up before it is reduced, once.
 TEST(EncoderDecoderOnTensor, ReducesTheEncodersOutputOnce) {
-  const models::Model model = FamilyModel("t5");
-  TensorStep taken;
-  ASSERT_NO_FATAL_FAILURE(TakeTensorStep(model, taken));
-  ExpectBlocks(taken, 2 * (2 * 2 + 2 * 3) + 1, 0);
+  for (const char* name : {"t5", "bart"}) {
+    SCOPED_TRACE(name);
+    const models::Model model = FamilyModel(name);
+    TensorStep taken;
+    ASSERT_NO_FATAL_FAILURE(TakeTensorStep(model, taken));
+    ExpectBlocks(taken, 2 * (2 * 2 + 2 * 3) + 1, 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FamiliesOnTensor,

@@ -17,8 +17,10 @@
 #include "base/file.h"
 #include "client/trainer.h"
 #include "formats/safetensors.h"
+#include "generation/paged_session.h"
 #include "models/registry.h"
 #include "ops/kernel.h"
+#include "tests/virtual/pages_here.h"
 #include "tests/virtual/virtual_cluster.h"
 #include "worker/weights.h"
 
@@ -93,13 +95,21 @@ class TruthTokens final : public ops::TokenSource {
   }
 };
 
+// What is written behind a source, and the largest logit of each token.
+struct WrittenTruth {
+  std::vector<int32_t> source;
+  std::vector<int32_t> tokens;
+  std::vector<double> best;
+};
+
 struct TruthCase {
   std::string config;
   std::string salt;  // in front of names
   std::vector<double> logits;
   std::vector<double> losses;
   std::vector<int32_t> greedy;  // row 0 and what is written behind it; empty: too few positions
-  std::map<std::string, double> weights;  // by exported tensor
+  std::map<std::string, double> weights;   // by exported tensor
+  std::vector<WrittenTruth> written = {};  // of a model with an encoder
 };
 
 // The golden files, or those that `tools/hf-check models` has just made.
@@ -122,12 +132,19 @@ TruthCase ReadTruth(const std::string& name) {
   const auto text = ReadFile(TruthFolder() + "/" + name + ".json");
   MW_CHECK(text.has_value()) << text.error();
   const nlohmann::json json = nlohmann::json::parse(*text);
+  std::vector<WrittenTruth> written;
+  for (const nlohmann::json& one : json.value("written", nlohmann::json::array())) {
+    written.push_back({one["source"].get<std::vector<int32_t>>(),
+                       one["tokens"].get<std::vector<int32_t>>(),
+                       one["best"].get<std::vector<double>>()});
+  }
   return {json["config"].dump(),
           json["salt"].get<std::string>(),
           json["logits"].get<std::vector<double>>(),
           json["losses"].get<std::vector<double>>(),
           json.value("greedy", std::vector<int32_t>()),
-          json["weights"].get<std::map<std::string, double>>()};
+          json["weights"].get<std::map<std::string, double>>(),
+          std::move(written)};
 }
 
 std::vector<formats::ExportLayout> LayoutsOf(const ir::Graph& graph) {
@@ -171,7 +188,8 @@ models::ModelSpec TruthSpec(const std::string& config) {
   models::ModelSpec spec;
   spec.hf_config = config;
   const nlohmann::json json = nlohmann::json::parse(config);
-  if (json["model_type"] == "t5") spec.target_tokens = kTruthTargetTokens;
+  if (json["model_type"] == "t5" || json["model_type"] == "bart")
+    spec.target_tokens = kTruthTargetTokens;
   if (json["model_type"] == "bert") spec.mask_token = 3;
   return spec;
 }
@@ -362,6 +380,79 @@ TEST_P(ModelTruth, LogitsAndTrainingAreThoseOfTransformers) {
   if (experts) ExpectTraining(*model, {.data = 2, .expert = 2});
   // Two chains of stages: what the encoder says goes to both stages of the decoder.
   if (GetParam() == "t5") ExpectTraining(*model, {.pipeline = 4});
+}
+
+struct PagedTexts {
+  std::vector<WrittenTruth> texts;
+  int64_t preemptions = 0;
+};
+
+// The texts of these sources, all at once, in too few pages for all.
+Result<PagedTexts> WritePaged(const TruthModel& model,
+                              const std::vector<std::vector<int32_t>>& sources) {
+  const auto start = nlohmann::json::parse(model.truth.config)["decoder_start_token_id"];
+  MW_ASSIGN_OR_RETURN(const auto plan, generation::PlanPages({.positions = 65,
+                                                              .texts = 3,
+                                                              .tokens = 8,
+                                                              .page_tokens = 4,
+                                                              .pages = 24,
+                                                              .source = kTruthTokens}));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
+                      generation::PagedJob(of, model.model.functions, plan, "write"));
+  PagesHere session(job, *model.file);
+  PagedTexts written{std::vector<WrittenTruth>(sources.size()), 0};
+  const generation::StepLogits steps = generation::StepsOf(session, plan);
+  generation::Engine engine(plan.limits(), [&](const generation::Batch& batch) {
+    auto logits = steps(batch);
+    for (size_t i = 0; logits.has_value() && i < batch.wanted.size(); ++i) {
+      const std::vector<double>& row = (*logits)[i];
+      written.texts[static_cast<size_t>(batch.wanted[i].id)].best.push_back(
+          *std::max_element(row.begin(), row.end()));
+    }
+    return logits;
+  });
+  for (size_t i = 0; i < sources.size(); ++i) {
+    written.texts[i].source = sources[i];
+    generation::Request request;
+    request.prompt = {start.get<int32_t>()};
+    request.source = sources[i];
+    request.max_new_tokens = 64;
+    const auto on_token = [&written, i](int32_t token) {
+      written.texts[i].tokens.push_back(token);
+      return true;
+    };
+    MW_TRY(engine.Add(request, {on_token, {}, {}}));
+  }
+  while (!engine.idle()) MW_TRY(engine.Step());
+  written.preemptions = engine.scheduler().preemptions();
+  return written;
+}
+
+// Two sources of other lengths, in one batch and alone.
+TEST_P(ModelTruth, TextsOfSourcesAreThoseOfTransformers) {
+  const auto folder = TempDir::Make();
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  const auto model = LoadTruth(GetParam(), *folder);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  const std::vector<WrittenTruth>& wanted = model->truth.written;
+  if (wanted.empty()) return;
+  ASSERT_EQ(wanted.size(), 2u);
+  ASSERT_NE(wanted[0].source.size(), wanted[1].source.size());
+  const auto together = WritePaged(*model, {wanted[0].source, wanted[1].source});
+  ASSERT_TRUE(together.has_value()) << together.error();
+  EXPECT_GT(together->preemptions, 0);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const WrittenTruth& text = together->texts[i];
+    EXPECT_EQ(text.tokens, wanted[i].tokens);
+    ASSERT_EQ(text.best.size(), wanted[i].best.size());
+    for (size_t j = 0; j < text.best.size(); ++j) {
+      EXPECT_NEAR(text.best[j], wanted[i].best[j], 1e-10) << "token " << j;
+    }
+    const auto alone = WritePaged(*model, {wanted[i].source});
+    ASSERT_TRUE(alone.has_value()) << alone.error();
+    EXPECT_EQ(alone->texts[0].best, text.best);  // to the last bit
+  }
 }
 
 // The same weights with those of all experts stacked, as transformers holds them in memory.

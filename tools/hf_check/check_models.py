@@ -26,6 +26,7 @@ import model_cases
 import model_tasks
 from transformers.models.bloom import modeling_bloom
 
+NO_WEIGHT = "final_logits_bias"  # of BART: a buffer of zeros, which no family here has
 ROWS, STEPS, BATCH, GREEDY = 2, 20, 4, 64
 LEARNING = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 0.5
@@ -81,7 +82,10 @@ def make(config, folder):
     shapes = {name: tensor.shape for name, tensor in load_file(path).items()}
     if config["model_type"] == "t5" and not config.get("tie_word_embeddings", True):
         shapes["lm_head.weight"] = shapes["shared.weight"]  # which transformers makes one of, unless a file has both
-    save_file({name: weight(name, shape) for name, shape in shapes.items()}, path, {"format": "pt"})
+    tensors = {name: weight(name, shape) for name, shape in shapes.items()}
+    if NO_WEIGHT in tensors:
+        tensors[NO_WEIGHT] = numpy.zeros(shapes[NO_WEIGHT])
+    save_file(tensors, path, {"format": "pt"})
     # In the keys of the case, not those in which transformers writes them.
     (folder / "config.json").write_text(json.dumps(config))
     return load(folder)
@@ -121,20 +125,37 @@ def greedy(model):
     return row[0].tolist()
 
 
+def written(model):
+    """Of the sources of rows 0 and 2, which have other lengths, what is written: tokens of the largest logits, and those."""
+    texts = []
+    for row in (0, 2):
+        source = model_tasks.text(row, model_tasks.TOKENS, row % 3)
+        source = source[source != 0][None]
+        text, best = torch.tensor([[model.config.decoder_start_token_id]]), []
+        for _ in range(GREEDY):
+            logits = model(input_ids=source, decoder_input_ids=text, use_cache=False).logits[:, -1:]
+            text = torch.cat([text, logits.argmax(-1)], 1)
+            best.append(logits.max().item())
+        texts.append(dict(source=source[0].tolist(), tokens=text[0, 1:].tolist(), best=best))
+    return texts
+
+
 def truth(config):
     with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         model = make(config, folder)
         with torch.no_grad():
             logits = model_tasks.logits_of(config, model, range(ROWS))
-            text = greedy(model) if model_tasks.kind_of(config) == "causal" else []
+            kind = model_tasks.kind_of(config)
+            text = greedy(model) if kind == "causal" else []
+            more = dict(written=written(model)) if kind == "pairs" else {}
         losses = train(config, model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
         probes = {name: float((tensor.reshape(-1) * numbers("probe/" + name, tensor.size)).sum())
-                  for name, tensor in sorted(trained.items())}
+                  for name, tensor in sorted(trained.items()) if name != NO_WEIGHT}
         return dict(config=config, salt=salt, logits=logits.reshape(-1).tolist(), losses=losses, greedy=text,
-                    weights=probes)
+                    weights=probes, **more)
 
 
 def compare_folders(folder):

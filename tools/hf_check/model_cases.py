@@ -105,5 +105,9 @@ def row_cases():
                      num_hidden_layers=2, num_attention_heads=4, id2label=labels,
                      label2id={n: int(i) for i, n in labels.items()}, image_mean=[0.5, 0.25, 0.75],
                      image_std=[0.5, 0.75, 0.25])),
+        ("bart", dict(model_type="bart", vocab_size=32, max_position_embeddings=80, d_model=16, encoder_layers=2,
+                      decoder_layers=1, encoder_ffn_dim=24, decoder_ffn_dim=20, encoder_attention_heads=4,
+                      decoder_attention_heads=2, dropout=0.0, pad_token_id=0, bos_token_id=3,
+                      eos_token_id=1, decoder_start_token_id=2, forced_eos_token_id=None)),
         ("t5-gated", dict(t5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=1)),
     ]

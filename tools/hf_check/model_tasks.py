@@ -14,7 +14,7 @@ TOKENS, TARGET_TOKENS, VOCABULARY = 8, 6, 32
 
 
 def kind_of(config):
-    if config["model_type"] == "t5":
+    if config["model_type"] in ("t5", "bart"):
         return "pairs"
     if config["model_type"] == "vit":
         return "images"

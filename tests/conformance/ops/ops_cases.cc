@@ -246,38 +246,6 @@ void AddSegments(std::vector<OpCase>& cases) {
   }
 }
 
-// One token in each row of the batch: several of them might be given one place.
-void AddPagedAttention(std::vector<OpCase>& cases) {
-  struct Row {
-    const char* name;
-    int64_t b, h, g, e, pages, page_tokens, text_pages;
-  };
-  const std::vector<Row> rows = {{"one", 1, 1, 1, 4, 3, 2, 2},
-                                 {"grouped", 3, 6, 2, 5, 7, 3, 4},
-                                 {"whole_vectors", 2, 4, 4, 64, 9, 16, 5},
-                                 {"multi_query", 2, 3, 1, 20, 5, 5, 3}};
-  for (const Row& r : rows) {
-    for (const int64_t window : {0, 4}) {
-      Attrs attrs;
-      if (window > 0) attrs.Set("window", window);
-      const ir::Dims kv = {r.b, 1, r.g, r.e};
-      cases.push_back({std::string("paged_attention_") + r.name + (window > 0 ? "_window" : ""),
-                       Op::kPagedAttention,
-                       attrs,
-                       {{{r.b, 1, r.h, r.e}},
-                        {kv},
-                        {kv},
-                        {{r.b, r.pages, 2, r.g, r.page_tokens, r.e}},
-                        Ids({r.b, 1, r.text_pages}, r.pages),
-                        Ids({r.b, 1}, 1),
-                        Ids({r.b, 1}, r.text_pages * r.page_tokens)},
-                       {},
-                       false,
-                       1e-5});
-    }
-  }
-}
-
 void AddAttention(std::vector<OpCase>& cases) {
   struct Row {
     const char* name;
@@ -563,7 +531,7 @@ std::vector<OpCase> MakeCases() {
   AddNorms(cases);
   AddEmbedding(cases);
   AddSegments(cases);
-  AddPagedAttention(cases);
+  for (OpCase& op_case : PagedCases()) cases.push_back(std::move(op_case));
   AddAttention(cases);
   AddLosses(cases);
   AddOptimizers(cases);

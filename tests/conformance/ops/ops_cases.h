@@ -52,6 +52,8 @@ inline std::ostream& operator<<(std::ostream& out, const OpCase& op_case) {
 const std::vector<OpCase>& AllCases();
 // Those of them in formula_cases.cc.
 std::vector<OpCase> FormulaCases();
+// Those of them in paged_cases.cc.
+std::vector<OpCase> PagedCases();
 // Those of them whose bf16 form mixes bf16 and f32.
 std::vector<OpCase> MixedCases();
 

@@ -10,6 +10,7 @@
 
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "models/t5.h"
 #include "tests/e2e/control/local_cluster.h"
 
 namespace meshwright::testing::paged {
@@ -36,27 +37,43 @@ client::TrainerFunctions Llama() {
                             .kv_heads = 2});
 }
 
+constexpr int64_t kSourceTokens = 12;
+
+client::TrainerFunctions T5() {
+  return models::MakeT5({.vocabulary = kVocabulary,
+                         .width = 32,
+                         .inner = 48,
+                         .head_size = 6,
+                         .layers = 2,
+                         .heads = 4,
+                         .buckets = 8,
+                         .max_distance = 10,
+                         .target_tokens = kPositions});
+}
+
 // Asks "predict" for the logits behind all tokens of a text.
-ir::JobRequest PredictJob(const client::TrainerFunctions& functions, ir::DType compute) {
+ir::JobRequest PredictJob(const client::TrainerFunctions& functions, ir::DType compute,
+                          int64_t sequence = kPositions) {
   client::JobBuilder builder("predict");
-  auto program = client::PredictProgram({.batch = 1, .sequence = kPositions}, functions);
+  auto program = client::PredictProgram({.batch = 1, .sequence = sequence}, functions);
   EXPECT_TRUE(program) << program.error();
   ir::ParallelSpec parallel;
   parallel.data = 1;
-  builder.Batch(1, kPositions).DType(compute).Seed(3).Parallel(parallel).DrivenByClient();
+  builder.Batch(1, sequence).DType(compute).Seed(3).Parallel(parallel).DrivenByClient();
   if (program) builder.Program(*std::move(program));
   auto job = builder.Build();
   EXPECT_TRUE(job) << job.error();
   return job ? *job : ir::JobRequest();
 }
 
-generation::PagedPlan Plan() {
+generation::PagedPlan Plan(int64_t source = 0) {
   generation::PagedOptions options;
   options.positions = kPositions;
   options.texts = 4;
   options.tokens = 8;
   options.page_tokens = 4;
   options.pages = 16;  // not enough for all at once
+  options.source = source;
   auto plan = generation::PlanPages(options);
   EXPECT_TRUE(plan) << plan.error();
   return plan ? *plan : generation::PagedPlan();
@@ -83,12 +100,31 @@ struct Written {
   int64_t found_tokens = 0;
 };
 
-// Greedy texts of several requests, `at_once` of them together.
-Written Write(Session& session, const std::vector<int64_t>& numbers) {
+generation::Request RequestOf(int64_t number) {
+  generation::Request request;
+  request.prompt = PromptOf(number);
+  request.max_new_tokens = 12;
+  return request;
+}
+
+// Of a source of 3 to 11 tokens: the decoder begins with 0.
+generation::Request SourceRequestOf(int64_t number) {
+  generation::Request request;
+  request.prompt = {0};
+  for (int64_t i = 0; i < 3 + 2 * number; ++i) {
+    request.source.push_back(
+        static_cast<int32_t>(1 + (5 * i + 13 * number + 2) % (kVocabulary - 1)));
+  }
+  request.max_new_tokens = 30;
+  return request;
+}
+
+// Greedy texts of several requests, all at once.
+Written Write(Session& session, const generation::PagedPlan& plan,
+              const std::vector<generation::Request>& requests) {
   Written written;
-  written.texts.resize(numbers.size());
-  written.logits.resize(numbers.size());
-  const generation::PagedPlan plan = Plan();
+  written.texts.resize(requests.size());
+  written.logits.resize(requests.size());
   const generation::StepLogits steps = generation::StepsOf(session, plan);
   generation::Engine engine(plan.limits(), [&](const generation::Batch& batch) {
     auto logits = steps(batch);
@@ -97,16 +133,13 @@ Written Write(Session& session, const std::vector<int64_t>& numbers) {
     }
     return logits;
   });
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    generation::Request request;
-    request.prompt = PromptOf(numbers[i]);
-    request.max_new_tokens = 12;
-    const auto added = engine.Add(request, {[&written, i](int32_t token) {
-                                              written.texts[i].push_back(token);
-                                              return true;
-                                            },
-                                            {},
-                                            {}});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto added = engine.Add(requests[i], {[&written, i](int32_t token) {
+                                                  written.texts[i].push_back(token);
+                                                  return true;
+                                                },
+                                                {},
+                                                {}});
     EXPECT_TRUE(added) << added.error();
   }
   while (!engine.idle()) {
@@ -117,6 +150,12 @@ Written Write(Session& session, const std::vector<int64_t>& numbers) {
   written.preemptions = engine.scheduler().preemptions();
   written.found_tokens = engine.scheduler().found_tokens();
   return written;
+}
+
+Written Write(Session& session, const std::vector<int64_t>& numbers) {
+  std::vector<generation::Request> requests;
+  for (const int64_t number : numbers) requests.push_back(RequestOf(number));
+  return Write(session, Plan(), requests);
 }
 
 // The largest difference of the logits from those of the whole text.
@@ -146,11 +185,11 @@ struct Layout {
 };
 
 ir::JobRequest PagedJobOf(const client::TrainerFunctions& functions, ir::DType compute,
-                          const Layout& layout) {
-  ir::JobRequest of = PredictJob(functions, compute);
+                          const Layout& layout, int64_t source = 0) {
+  ir::JobRequest of = PredictJob(functions, compute, source > 0 ? source : kPositions);
   of.parallel.tensor = layout.tensor;
   of.parallel.pipeline = layout.pipeline;
-  auto job = generation::PagedJob(of, functions, Plan(), "write");
+  auto job = generation::PagedJob(of, functions, Plan(source), "write");
   EXPECT_TRUE(job) << job.error();
   return job ? *job : ir::JobRequest();
 }
@@ -187,6 +226,61 @@ TEST(PagedSession, SeveralRequestsGetWhatTheyGetAloneOnEveryLayout) {
       }
       EXPECT_TRUE(predict->Close().ok());
     }
+  }
+}
+
+// The largest difference from what the trained forward says of source and text.
+double FromPair(Session& session, const generation::Request& request, const Written& written,
+                size_t at) {
+  std::vector<int32_t> source = request.source;
+  source.resize(kSourceTokens);
+  std::vector<int32_t> target = written.texts[at];
+  target.resize(kPositions);
+  const auto answer =
+      session.Run("predict", {{"source", Tensor::Of<int32_t>({1, kSourceTokens}, source)},
+                              {"target", Tensor::Of<int32_t>({1, kPositions}, target)}});
+  EXPECT_TRUE(answer) << answer.error();
+  if (!answer) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < written.logits[at].size(); ++i) {
+    const auto whole = answer->tensors.at("logits").RealsOfRow(0, static_cast<int64_t>(i));
+    for (size_t j = 0; j < whole.size(); ++j) {
+      largest = std::max(largest, std::abs(whole[j] - written.logits[at][i][j]));
+    }
+  }
+  return largest;
+}
+
+// More requests than rows and too few pages: each has its own source whatever becomes of it.
+TEST(PagedSession, TextsHaveSourcesOnEveryLayout) {
+  LocalClusterOptions options;
+  options.workers = 1;
+  options.devices_per_worker = 2;
+  auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster) << cluster.error();
+  std::vector<generation::Request> requests;
+  for (int64_t number = 0; number < 5; ++number) requests.push_back(SourceRequestOf(number));
+  const generation::PagedPlan plan = Plan(kSourceTokens);
+  for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << "tensor=" << layout.tensor << " pipeline=" << layout.pipeline);
+    const auto session = Open(**cluster, PagedJobOf(T5(), ir::DType::kF32, layout, kSourceTokens));
+    ASSERT_NE(session, nullptr);
+    const Written together = Write(*session, plan, requests);
+    EXPECT_GT(together.preemptions, 0);
+    for (const size_t i : {size_t{1}, size_t{4}}) {
+      const Written alone = Write(*session, plan, {requests[i]});
+      EXPECT_EQ(alone.texts[0], together.texts[i]);
+      EXPECT_TRUE(alone.logits[0] == together.logits[i]) << i;  // to the last bit
+    }
+    EXPECT_TRUE(session->Close().ok());
+    const auto predict = Open(**cluster, PredictJob(T5(), ir::DType::kF32, kSourceTokens));
+    ASSERT_NE(predict, nullptr);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(together.texts[i].size(), 30u);
+      EXPECT_LT(FromPair(*predict, requests[i], together, i), 1e-5) << i;
+    }
+    EXPECT_TRUE(predict->Close().ok());
   }
 }
 

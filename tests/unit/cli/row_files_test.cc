@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "base/file.h"
 #include "formats/safetensors.h"
@@ -97,6 +98,57 @@ TEST_F(RowFilesTest, ErrorsNameFileAndLine) {
   RowFilesRequest small = Request(good, Pairs());
   small.vocabulary = 50;
   EXPECT_THAT(MakeRowFiles(small).error().message(), HasSubstr("has the token 100"));
+}
+
+// Texts one behind the other: what is left of each, and its spans, put together are the text.
+TEST_F(RowFilesTest, SpansOfTextsAreHidden) {
+  models::ModelRows rows = Pairs();
+  rows.target_tokens = 8;
+  rows.hidden_share = 0.3;
+  rows.mean_span = 2;
+  RowFilesRequest request = Request("hello world\n\nmore of it here\n", rows);
+  request.tokens = 12;
+  request.lines = true;
+  request.seed = 4;
+  const auto made = MakeRowFiles(request);
+  ASSERT_TRUE(made.has_value()) << made.error();
+  const std::vector<int32_t> sources = Values(made->paths[0], "source");
+  const std::vector<int32_t> targets = Values(made->paths[0], "target");
+  ASSERT_EQ(sources.size() / 12, targets.size() / 8);
+  std::string text;
+  for (size_t row = 0; row < sources.size() / 12; ++row) {
+    // What each sentinel stands for; ends of texts are left out.
+    std::map<int32_t, std::string> spans;
+    std::string* span = nullptr;
+    for (size_t i = row * 8; i < (row + 1) * 8; ++i) {
+      if (targets[i] >= 259) span = &spans[targets[i]];
+      ASSERT_NE(span, nullptr);
+      if (targets[i] >= 3 && targets[i] < 259) *span += static_cast<char>(targets[i] - 3);
+    }
+    for (size_t i = row * 12; i < (row + 1) * 12; ++i) {
+      const int32_t token = sources[i];
+      if (token >= 259) text += spans.at(token);
+      if (token >= 3 && token < 259) text += static_cast<char>(token - 3);
+    }
+  }
+  EXPECT_EQ(text, "hello worldmore of it here");
+  // Another seed hides others; the same one is there already.
+  EXPECT_EQ(MakeRowFiles(request)->made, 0);
+  request.seed = 5;
+  const auto other = MakeRowFiles(request);
+  ASSERT_TRUE(other.has_value()) << other.error();
+  EXPECT_NE(Values(other->paths[0], "source"), sources);
+}
+
+TEST_F(RowFilesTest, SpansThatDoNotFitAreRefused) {
+  models::ModelRows rows = Pairs();
+  rows.hidden_share = 0.3;
+  EXPECT_THAT(Error("{\"text\": \"hello\"}", rows), HasSubstr("training.target_seq_len is 3"));
+  rows.target_tokens = 8;
+  EXPECT_THAT(Error("{\"source\": \"hello\"}", rows), HasSubstr("line 1: has no \"text\""));
+  RowFilesRequest request = Request("{\"text\": \"hello\"}", rows);
+  request.vocabulary = 259;
+  EXPECT_THAT(MakeRowFiles(request).error().message(), HasSubstr("raise model.vocab_size to 260"));
 }
 
 TEST_F(RowFilesTest, AnotherFormatIsRefusedByTheModelsName) {

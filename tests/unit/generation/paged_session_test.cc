@@ -20,6 +20,18 @@ std::vector<int64_t> TokensOf(const PagedPlan& plan) {
   return tokens;
 }
 
+TEST(PlanPages, WithSourcesTheLastProgramReadsOne) {
+  const auto plan = PlanPages({.positions = 100, .texts = 2, .tokens = 16, .source = 30});
+  ASSERT_TRUE(plan) << plan.error();
+  EXPECT_EQ(TokensOf(*plan), (std::vector<int64_t>{1, 2, 8, 16, 16}));
+  for (const client::PagedSize& size : plan->sizes) EXPECT_EQ(size.source.positions, 30);
+  EXPECT_TRUE(plan->sizes.back().source.reads);
+  EXPECT_EQ(client::PagedProgramName(plan->sizes.back()), "source/16");
+  EXPECT_EQ(client::PagedProgramName(plan->sizes[3]), "rows/16");
+  EXPECT_EQ(plan->limits().source_positions, 30);
+  EXPECT_FALSE(PlanPages({.source = -1}));
+}
+
 TEST(PlanPages, HasAProgramForEachOfAFewSizes) {
   const auto one = PlanPages({.positions = 100, .texts = 1, .tokens = 64});
   ASSERT_TRUE(one) << one.error();

@@ -25,10 +25,17 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
+// What a layer keeps of a token: it depends on the text's source, if it has one.
+uint64_t Kept(std::span<const int32_t> source, int32_t token) {
+  uint64_t hash = static_cast<uint64_t>(token) + 1;
+  for (const int32_t read : source) hash = Mix(hash, static_cast<uint64_t>(read) + 1);
+  return hash;
+}
+
 // What the model says behind a text: some logits that depend on all of it.
-std::vector<double> LogitsOf(std::span<const int32_t> text) {
+std::vector<double> LogitsOf(std::span<const uint64_t> text) {
   uint64_t hash = 1;
-  for (const int32_t token : text) hash = Mix(hash, static_cast<uint64_t>(token) + 1);
+  for (const uint64_t kept : text) hash = Mix(hash, kept);
   std::vector<double> logits;
   for (int64_t i = 0; i < kVocabulary; ++i) {
     logits.push_back(static_cast<double>(Mix(hash, static_cast<uint64_t>(i)) % 1000) / 100);
@@ -36,16 +43,20 @@ std::vector<double> LogitsOf(std::span<const int32_t> text) {
   return logits;
 }
 
-// Pages that hold tokens: a token is written at its place, then reads its text there.
+// Pages that hold tokens: a token is written at its place, then reads its text there. A row has the
+// source that was read for it last.
 class Memory {
  public:
   explicit Memory(const BatchLimits& limits)
-      : limits_(limits), slots_(static_cast<size_t>(limits.pages * limits.page_tokens), -1) {}
+      : limits_(limits),
+        slots_(static_cast<size_t>(limits.pages * limits.page_tokens)),
+        sources_(static_cast<size_t>(limits.texts)) {}
 
   // Checks the batch, too.
   Result<std::vector<std::vector<double>>> Run(const Batch& batch) {
     EXPECT_LE(static_cast<int64_t>(batch.tokens.size()), limits_.tokens);
     EXPECT_FALSE(batch.tokens.empty());
+    if (batch.source) sources_[static_cast<size_t>(batch.source->row)] = batch.source->tokens;
     std::set<std::pair<int32_t, int32_t>> places;
     std::set<int64_t> written;
     for (const BatchToken& token : batch.tokens) {
@@ -53,12 +64,17 @@ class Memory {
       EXPECT_TRUE(places.emplace(token.row, token.position).second);
       EXPECT_TRUE(written.insert(SlotOf(batch, token.row, token.position)).second)
           << "two texts share a page";
-      slots_[static_cast<size_t>(SlotOf(batch, token.row, token.position))] = token.token;
+      const std::vector<int32_t>& source = sources_[static_cast<size_t>(token.row)];
+      slots_[static_cast<size_t>(SlotOf(batch, token.row, token.position))] =
+          Kept(source, token.token);
+      if (limits_.source_positions == 0) continue;
+      EXPECT_EQ(batch.source_ends.at(static_cast<size_t>(token.row)) + 1,
+                static_cast<int32_t>(source.size()));
     }
     std::vector<std::vector<double>> logits;
     for (const WantedToken& wanted : batch.wanted) {
       const BatchToken& last = batch.tokens[static_cast<size_t>(wanted.place)];
-      std::vector<int32_t> text;
+      std::vector<uint64_t> text;
       for (int32_t i = 0; i <= last.position; ++i) {
         text.push_back(slots_[static_cast<size_t>(SlotOf(batch, last.row, i))]);
       }
@@ -76,7 +92,8 @@ class Memory {
   }
 
   const BatchLimits limits_;
-  std::vector<int32_t> slots_;
+  std::vector<uint64_t> slots_;
+  std::vector<std::vector<int32_t>> sources_;  // by row
 };
 
 // Numbers from `low` to `high`.
@@ -122,7 +139,11 @@ Ended Alone(const Request& request, int64_t positions) {
   Ended ended;
   const auto written = WriteText(
       request, positions,
-      [](std::span<const int32_t> text) -> Result<std::vector<double>> { return LogitsOf(text); },
+      [&](std::span<const int32_t> text) -> Result<std::vector<double>> {
+        std::vector<uint64_t> kept;
+        for (const int32_t token : text) kept.push_back(Kept(request.source, token));
+        return LogitsOf(kept);
+      },
       [&](int32_t) { return true; });
   EXPECT_TRUE(written) << written.error();
   if (!written) return ended;
@@ -150,9 +171,10 @@ struct Counts {
 };
 
 // Texts come at random, some are cancelled; the others get what they get alone.
-void RunSchedule(uint64_t seed, Counts& counts) {
+void RunSchedule(uint64_t seed, Counts& counts, int64_t longest_source = 0) {
   Draws draws(seed);
-  const BatchLimits limits = LimitsOf(draws);
+  BatchLimits limits = LimitsOf(draws);
+  limits.source_positions = longest_source;
   Memory memory(limits);
   Engine engine(limits, [&](const Batch& batch) { return memory.Run(batch); });
   std::map<int64_t, Request> requests;
@@ -165,6 +187,10 @@ void RunSchedule(uint64_t seed, Counts& counts) {
     while (to_come > 0 && (engine.idle() || draws.In(0, 2) == 0)) {
       --to_come;
       Request request = RequestOf(draws, static_cast<uint64_t>(to_come), limits.positions);
+      const int64_t source = longest_source > 0 ? draws.In(1, longest_source) : 0;
+      for (int64_t i = 0; i < source; ++i) {
+        request.source.push_back(static_cast<int32_t>(draws.In(0, 2)));
+      }
       const auto id_to_be = static_cast<int64_t>(requests.size());
       const auto id =
           engine.Add(request, {[&, id_to_be](int32_t token) {
@@ -204,6 +230,41 @@ TEST(Engine, GivesEveryTextWhatItGetsAloneInAThousandSchedules) {
   }
   EXPECT_GT(counts.preemptions, 200);  // it did come to that
   EXPECT_GT(counts.found_tokens, 5000);
+}
+
+// Texts that begin alike behind other sources share no page; one that comes back finds its own.
+TEST(Engine, GivesEveryTextWhatItsOwnSourceSays) {
+  Counts counts;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    RunSchedule(seed, counts, 4);
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(counts.preemptions, 50);
+  EXPECT_GT(counts.found_tokens, 50);
+}
+
+TEST(Scheduler, RefusesSourcesByTheirLength) {
+  BatchLimits limits{.pages = 20, .page_tokens = 4, .texts = 3, .positions = 40, .tokens = 8};
+  Scheduler without(limits);
+  EXPECT_THAT(without.Add(1, {5}, 9, {1}).ToString(), HasSubstr("no encoder"));
+  limits.source_positions = 3;
+  Scheduler with(limits);
+  EXPECT_THAT(with.Add(1, {5}, 9).ToString(), HasSubstr("has no source"));
+  EXPECT_THAT(with.Add(1, {5}, 9, {1, 2, 3, 4}).ToString(),
+              HasSubstr("the source has 4 tokens, and there is room for 3"));
+  ASSERT_TRUE(with.Add(1, {5}, 9, {1, 2, 3}).ok());
+  ASSERT_TRUE(with.Add(2, {6}, 9, {4}).ok());
+  // One text joins in a step.
+  const Batch first = with.Next();
+  ASSERT_TRUE(first.source);
+  EXPECT_EQ(first.source->tokens, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(first.wanted.size(), 1u);
+  with.Took(1, 7);
+  const Batch second = with.Next();
+  EXPECT_EQ(second.source->tokens, (std::vector<int32_t>{4}));
+  EXPECT_EQ(second.wanted.size(), 2u);
+  EXPECT_EQ(second.source_ends[static_cast<size_t>(second.source->row)], 0);
 }
 
 TEST(Scheduler, APromptComesInPiecesAndHoldsNobodyUp) {

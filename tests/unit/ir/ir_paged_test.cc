@@ -58,6 +58,30 @@ TEST(PagedAttention, SaysWhatDoesNotFit) {
   EXPECT_THAT(error(0, Operands()[0], {{"window", int64_t{0}}}), HasSubstr("window"));
 }
 
+TEST(PagedAttention, KeysMayHavePlacesOfTheirOwnAndScoresABias) {
+  std::vector<TensorType> operands = Operands();
+  const TensorType bias{kF32, {6, 9}};
+  operands.push_back(bias);
+  EXPECT_TRUE(InferTypes(Op::kPagedAttention, {}, operands, {}));
+  operands.pop_back();
+  operands[1] = operands[2] = {kF32, {2, 4, 3, 8}};
+  EXPECT_FALSE(InferTypes(Op::kPagedAttention, {}, operands, {}));
+  operands.push_back({kI32, {2, 4}});
+  operands.push_back({kI32, {2, 4}});
+  EXPECT_TRUE(InferTypes(Op::kPagedAttention, {}, operands, {}));
+  operands.push_back(bias);
+  EXPECT_TRUE(InferTypes(Op::kPagedAttention, {}, operands, {}));
+  operands.back() = {kF32, {3, 9}};
+  const auto heads = InferTypes(Op::kPagedAttention, {}, operands, {});
+  ASSERT_FALSE(heads);
+  EXPECT_THAT(heads.error().message(), HasSubstr("the bias must be [h, d]"));
+  operands.back() = bias;
+  operands[8] = {kI32, {2, 5}};
+  const auto places = InferTypes(Op::kPagedAttention, {}, operands, {});
+  ASSERT_FALSE(places);
+  EXPECT_THAT(places.error().message(), HasSubstr("operand 8 must be i32[2,4]"));
+}
+
 TEST(PagedAttention, GroupsAndKvHeadsMayBeSplitAndTokensMayNot) {
   Builder builder("paged");
   std::vector<ValueId> inputs;

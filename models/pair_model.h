@@ -1,0 +1,82 @@
+// What trains, asks and writes with a model of an encoder and a decoder, whatever its layers are:
+// `Model` is made of a builder and a config, and gives the logits of a target behind a source.
+//
+// A batch is "source" i32[b, s] and "target" i32[b, t], with padding behind. What is written is the
+// target; the decoder reads it one place later, behind `start`. Padding is seen by nobody and is no
+// label. Over pages the batch is that of client/paged_source.h. Thread rule: pure functions.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "client/paged_source.h"
+#include "client/trainer.h"
+#include "models/token_rows.h"
+
+namespace meshwright::models {
+
+// What a row says beside its sizes. Errors: kInvalidArgument naming the field.
+template <typename Config>
+Status CheckPairs(const Config& config) {
+  if (config.hidden_share < 0 || config.hidden_share >= 1 || !(config.mean_span >= 1)) {
+    return InvalidArgument(
+        fmt::format("noise_density is {} and mean_span_length {}; a share below 1, in spans of 1 "
+                    "token at least",
+                    config.hidden_share, config.mean_span));
+  }
+  if (config.document_separator >= 0) {
+    return InvalidArgument(
+        "document_separator: a row of a model with an encoder is one pair; leave it out");
+  }
+  for (const auto& [name, token] : {std::pair("pad_token_id", config.padding),
+                                    std::pair("decoder_start_token_id", config.start)}) {
+    if (token >= 0 && token < config.vocabulary) continue;
+    return InvalidArgument(fmt::format("{} is {}; it must be a token below vocab_size {}", name,
+                                       token, config.vocabulary));
+  }
+  return OkStatus();
+}
+
+// What the decoder reads: the target one place later.
+inline ValueId Shifted(client::Builder& builder, ValueId target, int64_t start) {
+  const client::Dims dims = builder.dims(target);
+  if (dims.size() != 2) return target;  // after an error
+  const ValueId first = builder.BroadcastTo(Whole(builder, start), {dims[0], 1});
+  if (dims[1] == 1) return first;
+  return builder.Concat({first, builder.Slice(target, 1, 0, dims[1] - 1)}, 1);
+}
+
+// Model has Logits(source, read) and LogitsInPages(batch); Config target_of(), padding, start and
+// ignore_index.
+template <typename Model, typename Config>
+client::TrainerFunctions PairModel(const Config& config) {
+  client::TrainerFunctions functions;
+  functions.inputs = [config](const client::GraphShape& shape) {
+    const int64_t target = config.target_of(shape.sequence);
+    return std::vector<client::InputSpec>{
+        {"source", {ir::DType::kI32, {shape.batch, shape.sequence}}},
+        {"target", {ir::DType::kI32, {shape.batch, target}}}};
+  };
+  functions.predict = [config](client::Builder& builder, const client::Batch& batch) {
+    Model model(builder, config);
+    if (!builder.pages()) {
+      return model.Logits(batch.at("source"), Shifted(builder, batch.at("target"), config.start));
+    }
+    if (batch.contains(client::kSourceTable)) return model.LogitsInPages(batch);
+    builder.Fail(InvalidArgument("a model with an encoder has sources in its programs over pages"));
+    return ValueId();
+  };
+  functions.loss = [predict = functions.predict, config](client::Builder& builder,
+                                                         const client::Batch& batch) {
+    const ValueId target = batch.at("target");
+    const ValueId logits = predict(builder, batch);
+    const ValueId labels = builder.Where(IsNot(builder, target, config.padding), target,
+                                         Whole(builder, config.ignore_index));
+    return builder.CrossEntropy(logits, labels, config.ignore_index);
+  };
+  return functions;
+}
+
+}  // namespace meshwright::models
