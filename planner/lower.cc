@@ -123,7 +123,7 @@ class DeviceLowering {
     for (const auto& [key, pieces] : index_.pieces) {
       if (key.stage == stage_ && key.phase == Phase::kUpdate) RunPieces(key, 0);
     }
-    AddTierCopies(input_.copies_bytes, program_);
+    AddTierCopies(RoomForCopies(), on_host_, program_);
     AddReports();
     InsertFrees();
     MW_TRY(PlaceSlots());
@@ -156,12 +156,24 @@ class DeviceLowering {
     }
   }
 
+  int64_t RoomForCopies() const {
+    int64_t room_bytes = input_.copies_bytes;
+    for (const ir::Slot& slot : program_.slots) {
+      const bool weight = slot.persistent && slot.kind == ir::MemoryKind::kWeights;
+      if (input_.keeps_weights && weight && slot.space == ir::Space::kHost) {
+        room_bytes += slot.type.bytes();
+      }
+    }
+    return room_bytes;
+  }
+
   ExecutableIndex ExecutableOf(const Piece& piece) {
     for (size_t i = 0; i < program_.executables.size(); ++i) {
       if (program_.executables[i].graph == piece.graph)
         return ExecutableIndex(static_cast<int32_t>(i));
     }
     program_.executables.push_back({piece.graph});
+    on_host_.push_back(piece.on_host);
     return ExecutableIndex(static_cast<int32_t>(program_.executables.size()) - 1);
   }
 
@@ -427,6 +439,7 @@ class DeviceLowering {
   const mesh::Mesh mesh_;
   const std::vector<StageSchedule> sweep_;  // of all stages
   Program program_;
+  std::vector<bool> on_host_;  // per executable: the host runs it
   PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
   IdVector<TensorIndex, std::vector<SlotId>> slots_;

@@ -84,6 +84,7 @@ struct Piece {
   std::vector<TensorIndex> inputs;  // per `input` node, in order
   std::vector<TensorIndex>
       outputs;  // per graph output; an index that is also an input is updated in place
+  bool on_host = false;  // the host runs it, on what is in its memory (planner/host_update.h)
 };
 
 struct Import {

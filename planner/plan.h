@@ -58,6 +58,8 @@ struct Plan {
   double tokens_per_step = 0;
   double model_flops = 0;  // of a run of the main program (planner/cost_model.h)
   PlanScope scope = PlanScope::kAllDevices;
+  // As the job asks, with memories, overlap and the host's share of the update decided.
+  ir::ParallelSpec decided;
   // Per device. REQUIRES that there is one of this name.
   const std::vector<ir::Program>& Of(std::string_view name) const;
   const std::vector<ir::Program>& Main() const { return Of(main); }
@@ -84,6 +86,9 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
                         const Layout& layout, PlanScope scope = PlanScope::kAllDevices,
                         const ShardingChooser& choose = {});
+
+// Writes what the plan has decided beside its layout: memories, overlap, what the host renews.
+void PinMemories(const Plan& plan, ir::ParallelSpec& spec);
 
 // The logical step that MakePlan starts from: loss in the types that it is computed in, gradients,
 // update, and a report for every further scalar that the loss graph gives out. REQUIRES a trained

@@ -25,6 +25,8 @@ struct DeviceState : DeviceTime {
   std::array<double, ir::kSpaceCount> tier_free_s{};  // when its last copy of each memory is made
   std::map<SlotId, double> fetched_s;                 // copies that no RUN has waited for
   std::map<SlotId, double> written_s;  // when the last RUN that wrote a slot was done
+  std::map<SlotId, double> given_s;    // of far slots, when the last OFFLOAD was
+  double host_free_s = 0;              // when the host's last RUN is done
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
 };
@@ -99,6 +101,7 @@ class Replay {
       groups_[g].joined.resize(setup.groups[g].members.size());
     }
     result_.busy_s.resize(programs.size());
+    result_.host_busy_s.resize(programs.size());
     result_.idle_s.resize(programs.size());
     result_.in_flight_max.resize(programs.size());
     result_.sent_bytes.resize(programs.size());
@@ -154,7 +157,9 @@ class Replay {
     for (; devices_[d].next < programs_[d].instructions.size(); ++devices_[d].next) {
       switch (Current(d).op) {
         case ir::Opcode::kRun:
-          return Arrive(d);
+          if (!ir::RunsOnHost(programs_[d], Current(d))) return Arrive(d);
+          RunOnHost(d);
+          break;
         case ir::Opcode::kSend:
           devices_[d].waits = !Send(d);
           if (devices_[d].waits) return OkStatus();
@@ -187,8 +192,27 @@ class Replay {
     double& free_s = device.tier_free_s[static_cast<size_t>(far.space)];
     const auto written = device.written_s.find(copy.inputs[0]);
     const bool known = written != device.written_s.end();
-    free_s = std::max(free_s, known ? written->second : device.now_s) + seconds;
-    if (fetches) device.fetched_s[copy.outputs[0]] = free_s;
+    double begin_s = known ? written->second : device.now_s;
+    if (fetches) begin_s = std::max(begin_s, device.now_s);
+    free_s = std::max(free_s, begin_s) + seconds;
+    (fetches ? device.fetched_s : device.given_s)[copy.outputs[0]] = free_s;
+  }
+
+  // Beside what the device does, when what it reads has come.
+  void RunOnHost(size_t d) {
+    DeviceState& device = devices_[d];
+    const ir::Instruction& run = Current(d);
+    double begin_s = device.host_free_s;
+    for (const SlotId id : run.inputs) {
+      const auto given = device.given_s.find(id);
+      if (given != device.given_s.end()) begin_s = std::max(begin_s, given->second);
+    }
+    const ir::Executable& executable = programs_[d].executables[run.executable.index()];
+    const double cost_s = costs_.host_run_s ? costs_.host_run_s(programs_[d], executable)
+                                            : CurrentExecutable(d).cost_s;
+    device.host_free_s = begin_s + cost_s;
+    for (const SlotId id : run.outputs) device.written_s[id] = device.host_free_s;
+    result_.host_busy_s[d] += cost_s;
   }
 
   // Until the copies that a RUN reads are there.
@@ -407,7 +431,8 @@ class Replay {
 
   void Summarize() {
     for (const DeviceState& device : devices_) {
-      result_.makespan_s = std::max({result_.makespan_s, device.now_s, LastCopy(device)});
+      result_.makespan_s =
+          std::max({result_.makespan_s, device.now_s, LastCopy(device), device.host_free_s});
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];

@@ -545,15 +545,16 @@ Result<FirstPlan> FirstThatHasAPlan(
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
-  return FindInMemories(job, topology, [&](const ir::JobRequest& decided) {
+  const auto find = [&](const ir::JobRequest& decided, const mesh::Topology& devices) {
     if (!ir::ReadsOutputs(decided) || decided.parallel.pipeline != 0) {
-      return PlanFinder(decided, topology, options, clock, scope).Run();
+      return PlanFinder(decided, devices, options, clock, scope).Run();
     }
     // What programs read of one another is on the devices of one stage.
     ir::JobRequest on_one_stage = decided;
     on_one_stage.parallel.pipeline = 1;
-    return PlanFinder(on_one_stage, topology, options, clock, scope).Run();
-  });
+    return PlanFinder(on_one_stage, devices, options, clock, scope).Run();
+  };
+  return FindInMemories(job, topology, find);
 }
 
 }  // namespace meshwright::search

@@ -78,7 +78,13 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
   for (const ir::Instruction& instruction : loaded->program_.instructions) {
     Result<Step> step = loaded->LoadInstruction(instruction, links);
     if (!step.has_value()) return Fail(step.error().WithContext(name));
-    if (step->op == ir::Opcode::kRun || IsMessage(step->op)) memory.AddScratch(NeedOf(*step));
+    const bool on_host = ir::RunsOnHost(loaded->program_, instruction);
+    if (on_host) {
+      const auto bytes = static_cast<size_t>(NeedOf(*step).bytes + device::kAlignmentBytes);
+      loaded->host_scratch_.resize(std::max(loaded->host_scratch_.size(), bytes));
+    } else if (step->op == ir::Opcode::kRun || IsMessage(step->op)) {
+      memory.AddScratch(NeedOf(*step));
+    }
     loaded->steps_.push_back(std::move(*step));
   }
   return loaded;
@@ -113,6 +119,10 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
     const ir::Instruction& instruction = program_.instructions[i];
     Step& step = steps_[i];
     if (step.op == ir::Opcode::kRun) {
+      if (lanes != nullptr && RunsOnHost(i)) {
+        return Unimplemented(
+            "GPUs renew all of their state themselves: parallelism.host_update_percent = 0");
+      }
       ResolveRun(instruction, memory, step);
     } else if (ir::IsTierCopy(step.op)) {
       ResolveCopy(program_, instruction, memory, step);
@@ -143,10 +153,12 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
 }
 
 // What an instruction touches: its slots, and for a RUN the workspace that others' slots may have
-// had before. What is on a disk is touched by one thread alone.
+// had before, unless the host does it. What is on a disk is touched by one thread alone.
 void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) {
   const auto copies = [](const Step& step) { return ir::IsTierCopy(step.op); };
-  if (std::none_of(steps_.begin(), steps_.end(), copies)) return;
+  bool any = false;
+  for (size_t i = 0; i < steps_.size(); ++i) any = any || copies(steps_[i]) || RunsOnHost(i);
+  if (!any) return;
   const auto touch = [](const std::byte* data, int64_t bytes, bool writes) {
     const auto begin = reinterpret_cast<uintptr_t>(data);
     return Access{begin, begin + static_cast<uintptr_t>(bytes), writes};
@@ -164,6 +176,14 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     for (const SlotId id : instruction.inputs) add(id, false);
     for (const SlotId id : instruction.outputs) add(id, true);
     if (instruction.slot.valid()) add(instruction.slot, instruction.op == ir::Opcode::kRecv);
+    if (RunsOnHost(i)) {
+      item.lane = TierLane::kHostRuns;
+      item.run = [this, i] {
+        Step& step = steps_[i];
+        return step.executable->Run(step.call, host_context_, *host_cause_, host_counter_);
+      };
+      continue;
+    }
     if (instruction.op == ir::Opcode::kRun) {
       item.accesses.push_back(
           touch(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
@@ -187,7 +207,7 @@ Status LoadedProgram::Record() {
 }
 
 void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory,
-                               Step& step) const {
+                               Step& step) {
   LoadedExecutable::Areas areas;
   for (SlotId id : run.inputs) areas.inputs.push_back(memory.Address(program_.slot(id)));
   for (SlotId id : run.outputs) areas.outputs.push_back(memory.Address(program_.slot(id)));
@@ -195,6 +215,11 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
   areas.collective_scratch = memory.collective_scratch();
   areas.bucket_scratch = memory.bucket_scratch();
   areas.scratch = memory.scratch(NeedOf(step));
+  if (ir::RunsOnHost(program_, run)) {
+    const auto begin = reinterpret_cast<uintptr_t>(host_scratch_.data());
+    const auto aligned = static_cast<size_t>(device::AlignUp(static_cast<int64_t>(begin))) - begin;
+    areas.scratch = host_scratch_.data() + aligned;
+  }
   step.call = step.executable->Resolve(step.binding, areas);
   step.binding = {};
 }
@@ -207,6 +232,11 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
     return OkStatus();
   }
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
+  host_context_ = context;
+  host_context_.team = nullptr;
+  host_context_.observer = nullptr;
+  host_context_.microbatch = 0;
+  host_cause_ = &cause;
   tiers_->Begin();
   const Status ran = RunInstructions(context, cause, counter);
   if (!ran.ok()) {
@@ -226,10 +256,13 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
     if (cause.stopped()) return cause.status();
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
-    const bool computes = tiers_ != nullptr && !ir::IsTierCopy(steps_[i].op);
+    const bool beside = ir::IsTierCopy(steps_[i].op) || RunsOnHost(i);
+    const bool computes = tiers_ != nullptr && !beside;
     Status status = computes ? tiers_->Await(i) : OkStatus();
     if (computes) counter.Passed(ir::StepMark::kAwaited);
-    if (status.ok()) status = RunInstruction(steps_[i], run_context, cause, counter);
+    if (status.ok() && !beside) {
+      status = RunInstruction(steps_[i], run_context, cause, counter);
+    }
     if (!status.ok()) {
       if (!cause.stopped()) {
         cause.Record(Locate(status, static_cast<int64_t>(i), context.step, cause));

@@ -71,8 +71,11 @@ class LoadedProgram {
 
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
-  void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
+  void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step);
   void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
+  bool RunsOnHost(size_t instruction) const {
+    return ir::RunsOnHost(program_, program_.instructions[instruction]);
+  }
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
   Status RunLanes(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
@@ -86,6 +89,11 @@ class LoadedProgram {
   std::vector<Step> steps_;  // one per instruction
   std::vector<ReportPlace> report_places_;
   std::unique_ptr<QueuedStep> queued_;
+  // Of RUNs of the host, which are beside the device's own thread.
+  std::vector<std::byte> host_scratch_;
+  ops::RunContext host_context_;
+  const FirstCause* host_cause_ = nullptr;
+  InstructionCounter host_counter_;
   std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
   std::unique_ptr<StepLanes> lanes_;   // null: one thing runs after the other, or a GPU's queues do
 };

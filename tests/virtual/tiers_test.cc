@@ -43,6 +43,7 @@ struct Memories {
   const char* gradients = "device";
   const char* activations = "device";
   int64_t chunk_bytes = 40'000;  // 1: each tensor by itself
+  int64_t host_update = 0;       // percent of the state
 };
 
 constexpr Memories kNear = {"on the device"};
@@ -56,6 +57,8 @@ constexpr Memories kMemories[] = {
     {"all on the host", "host", "host", "host", "host"},
     {"all far, one by one", "disk", "host", "host", "host", 1},
     kAllOnDisk,
+    {"the host renews all", "host", "device", "device", "device", 40'000, 100},
+    {"the host renews half, all on the host", "host", "host", "host", "host", 4096, 50},
 };
 
 ir::JobRequest TierJob(const TierCase& c, const Memories& memories) {
@@ -74,6 +77,7 @@ ir::JobRequest TierJob(const TierCase& c, const Memories& memories) {
   job.parallel.gradients_memory = memories.gradients;
   job.parallel.activations_memory = memories.activations;
   job.parallel.offload_chunk_bytes = memories.chunk_bytes;
+  job.parallel.host_update = memories.host_update;
   return job;
 }
 
