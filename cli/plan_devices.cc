@@ -50,9 +50,9 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
                     (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0);
   if (address && !address->empty()) {
     Result<mesh::Topology> running = ClusterTopology(global, job);
-    // Where nothing answers, decided degrees are devices enough: the plan says that it assumes them.
-    const bool answers =
-        running.has_value() || running.error().code() != StatusCode::kUnavailable;
+    // Where nothing answers, decided degrees are devices enough: the plan says that it assumes
+    // them.
+    const bool answers = running.has_value() || running.error().code() != StatusCode::kUnavailable;
     if (open || answers) return running;
   }
   if (!parallel.stage_meshes.empty()) {

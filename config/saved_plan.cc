@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "config/config_keys.h"
+#include "planner/decided.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"

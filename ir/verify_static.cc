@@ -248,7 +248,8 @@ class ProgramChecker {
     }
     std::set<SlotId> outputs;
     for (size_t o = 0; o < run.outputs.size(); ++o) {
-      MW_TRY(CheckOperand(run.outputs[o], facts.output_type(o), space, fmt::format("output {}", o)));
+      MW_TRY(
+          CheckOperand(run.outputs[o], facts.output_type(o), space, fmt::format("output {}", o)));
       if (!outputs.insert(run.outputs[o]).second) {
         return InvalidArgument(fmt::format("s{} is written twice", run.outputs[o].value()));
       }
@@ -263,7 +264,8 @@ class ProgramChecker {
   }
 
   Status CheckSlotsOf(const Instruction& run) const {
-    for (const auto& [name, ids] : {std::pair("input", &run.inputs), std::pair("output", &run.outputs)}) {
+    for (const auto& [name, ids] :
+         {std::pair("input", &run.inputs), std::pair("output", &run.outputs)}) {
       for (size_t i = 0; i < ids->size(); ++i) {
         if (InRange((*ids)[i], p_.slots)) continue;
         return InvalidArgument(fmt::format("{} {}: s{} is not a slot", name, i, (*ids)[i].value()));

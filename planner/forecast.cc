@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "ir/schema.h"
-#include "planner/layout.h"
 #include "planner/host_update.h"
+#include "planner/layout.h"
 #include "planner/overlap.h"
 #include "planner/simulate_setup.h"
 

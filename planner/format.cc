@@ -134,7 +134,8 @@ std::string HostUpdateText(const Plan& plan) {
     if (host_bytes <= most_bytes) continue;
     most_bytes = host_bytes;
     text = fmt::format(
-        "The host renews {} of {} MiB of this state where it lies, {} of {} groups of weights: their "
+        "The host renews {} of {} MiB of this state where it lies, {} of {} groups of weights: "
+        "their "
         "gradients go out, and weights come back.\n",
         Mib(host_bytes), Mib(all_bytes), host_groups, groups.size());
   }

@@ -104,7 +104,9 @@ class HostNodeFinder {
   }
 
   // Of the weight that the node writes where it lies.
-  std::optional<TensorIndex> WeightOf(const ir::Node& node) const { return ParamOf(node.inputs[0]); }
+  std::optional<TensorIndex> WeightOf(const ir::Node& node) const {
+    return ParamOf(node.inputs[0]);
+  }
 
   int64_t StateBytes(const ir::Node& node) const {
     int64_t bytes = 0;
@@ -177,7 +179,9 @@ class Dealer {
 class HostCopyAdder {
  public:
   HostCopyAdder(const std::vector<bool>& on_host, ir::Program& program)
-      : on_host_(on_host), program_(program), behind_(program.instructions.size()),
+      : on_host_(on_host),
+        program_(program),
+        behind_(program.instructions.size()),
         before_(program.instructions.size()) {}
 
   void Run() {
@@ -322,21 +326,22 @@ Result<int64_t> ResolveHostUpdate(const ir::JobRequest& job, const mesh::Topolog
     return Fail(InvalidField("parallel.host_update", std::move(why)));
   };
   if (parallel.optimizer_memory != "host") {
-    return refused(fmt::format("is {}, and the host renews what is in its memory only; "
-                               "parallelism.optimizer_memory is \"{}\"",
-                               parallel.host_update, parallel.optimizer_memory));
+    return refused(
+        fmt::format("is {}, and the host renews what is in its memory only; "
+                    "parallelism.optimizer_memory is \"{}\"",
+                    parallel.host_update, parallel.optimizer_memory));
   }
   if (parallel.weights_memory == "disk") {
     return refused(fmt::format("is {}, and the host renews no weights that are on a disk",
                                parallel.host_update));
   }
   if (job.optimizer.name == "adafactor") {
-    return refused(fmt::format("is {}, and the host renews no state of adafactor",
-                               parallel.host_update));
+    return refused(
+        fmt::format("is {}, and the host renews no state of adafactor", parallel.host_update));
   }
   if (topology.devices.empty() || IsGpu(topology.ProfileOf(0))) {
-    return refused(fmt::format("is {}; GPUs renew all of their state themselves",
-                               parallel.host_update));
+    return refused(
+        fmt::format("is {}; GPUs renew all of their state themselves", parallel.host_update));
   }
   if (!open) return parallel.host_update;
   return BestHostShare(TimesOfUpdate(job, topology, kElements));

@@ -1,11 +1,11 @@
-// The update of state that lies in the host's memory, by the host: instead of the state's coming and
-// going, gradients go out, and weights come back when they are read next.
+// The update of state that lies in the host's memory, by the host: instead of the state's coming
+// and going, gradients go out, and weights come back when they are read next.
 //
 // A node of the update may be the host's where it does nothing but renew a weight and its state: it
-// then reads and writes what is in the host's memory, and so do the RUNs that the update is cut into
-// for it. A weight that such a node writes lives there, too. What else it reads (a gradient, the
-// clip's multiplier) goes out as soon as it is made; what it makes beside the state (the renewed
-// block that replicas gather) comes back.
+// then reads and writes what is in the host's memory, and so do the RUNs that the update is cut
+// into for it. A weight that such a node writes lives there, too. What else it reads (a gradient,
+// the clip's multiplier) goes out as soon as it is made; what it makes beside the state (the
+// renewed block that replicas gather) comes back.
 //
 // How much of the state the host renews is a share, of whole chunks in turns: every so many of them
 // is the device's, which renews it while the host is at the others. Three things then work at once,
@@ -33,8 +33,8 @@ namespace meshwright::planner {
 
 // Seconds of an update, if one of the three did all of it.
 struct UpdateTimes {
-  double device_s = 0;     // the device renews all
-  double host_s = 0;       // the host renews all
+  double device_s = 0;       // the device renews all
+  double host_s = 0;         // the host renews all
   double link_device_s = 0;  // what goes over the link where the device renews all
   double link_host_s = 0;    // where the host does
 };
@@ -51,7 +51,8 @@ UpdateTimes TimesOfUpdate(const ir::JobRequest& job, const mesh::Topology& topol
 // in the host's memory, or a weight is on a disk; the devices are GPUs.
 Result<int64_t> ResolveHostUpdate(const ir::JobRequest& job, const mesh::Topology& topology);
 
-// "the host renews 60 % of the state where it lies: .." for a job whose share was open and is decided.
+// "the host renews 60 % of the state where it lies: .." for a job whose share was open and is
+// decided.
 std::string HostUpdateNote(const ir::JobRequest& job, const mesh::Topology& topology);
 
 // Seconds that the host of a device takes for a RUN of its own.
@@ -78,8 +79,8 @@ struct UpdateGroup {
 std::vector<UpdateGroup> UpdateGroupsOf(const ir::Program& program);
 
 // Of what RUNs of the host (`on_host`: per executable) read and write on the device, copies in the
-// host's memory: what is read goes there behind whatever makes it, what is written comes back before
-// it is read. For lists without FREE.
+// host's memory: what is read goes there behind whatever makes it, what is written comes back
+// before it is read. For lists without FREE.
 void AddHostCopies(const std::vector<bool>& on_host, ir::Program& program);
 
 }  // namespace meshwright::planner

@@ -9,10 +9,10 @@
 #include "ir/autodiff.h"
 #include "ir/loss_scale.h"
 #include "ir/mixed_precision.h"
-#include "ir/parallel_pins.h"
 #include "ir/schema.h"
 #include "ir/verify.h"
 #include "planner/cost_model.h"
+#include "planner/decided.h"
 #include "planner/early_scatters.h"
 #include "planner/evaluation.h"
 #include "planner/job_on_axes.h"
@@ -589,31 +589,11 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
     MW_ASSIGN_OR_RETURN(plan, PlanMaker(asked, topology, layout, scope, choose).Run());
   } else {
     MW_ASSIGN_OR_RETURN(const JobOnAxes placed, PlaceOnAxes(asked, layout));
-    MW_ASSIGN_OR_RETURN(plan,
-                        PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
+    MW_ASSIGN_OR_RETURN(plan, PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
     plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());
   }
-  plan.decided = asked.parallel;
-  const ir::OverlapMode overlap = plan.Main().front().overlap;
-  if (overlap != ir::OverlapMode::kByDevice) {
-    plan.decided.overlap = overlap == ir::OverlapMode::kOn;
-  }
-  if (job.parallel.host_update < 0 && asked.parallel.optimizer_memory == "host") {
-    plan.notes.push_back(HostUpdateNote(asked, topology));
-  }
+  WriteDecided(job, asked, topology, plan);
   return plan;
-}
-
-void PinMemories(const Plan& plan, ir::ParallelSpec& spec) {
-  constexpr std::string_view kDecided[] = {"overlap",          "optimizer_memory",
-                                           "weights_memory",   "gradients_memory",
-                                           "activations_memory", "offload_chunk_bytes",
-                                           "host_update"};
-  for (const ir::Pin& pin : ir::Pins()) {
-    const bool decided = std::find(std::begin(kDecided), std::end(kDecided), pin.name) !=
-                         std::end(kDecided);
-    if (decided) ir::CopyPin(pin, plan.decided, spec);
-  }
 }
 
 }  // namespace meshwright::planner

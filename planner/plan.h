@@ -87,9 +87,6 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
                         const Layout& layout, PlanScope scope = PlanScope::kAllDevices,
                         const ShardingChooser& choose = {});
 
-// Writes what the plan has decided beside its layout: memories, overlap, what the host renews.
-void PinMemories(const Plan& plan, ir::ParallelSpec& spec);
-
 // The logical step that MakePlan starts from: loss in the types that it is computed in, gradients,
 // update, and a report for every further scalar that the loss graph gives out. REQUIRES a trained
 // program. Errors: as ir::Differentiate and ir::AppendUpdate.

@@ -41,8 +41,8 @@ std::vector<std::set<TensorIndex>> FarTensorsOf(const Piece& piece, const Partit
   return touched;
 }
 
-// The chunk of each node that touches a far tensor, from 1; 0: it does not. A chunk is the host's or
-// the device's.
+// The chunk of each node that touches a far tensor, from 1; 0: it does not. A chunk is the host's
+// or the device's.
 std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int64_t chunk_bytes,
                             const std::vector<bool>& on_host) {
   MW_CHECK(chunk_bytes > 0) << "chunks of " << chunk_bytes << " bytes";
@@ -363,12 +363,14 @@ Status CutIntoChunks(int64_t chunk_bytes, const HostNodes& host_nodes, Partition
   std::vector<Piece> pieces;
   for (size_t p = 0; p < partition.pieces.size(); ++p) {
     Piece& piece = partition.pieces[p];
-    const bool split = !host_nodes.empty() && std::any_of(host_nodes[p].begin(), host_nodes[p].end(),
-                                                          [](bool on_host) { return on_host; });
+    const bool split =
+        !host_nodes.empty() && std::any_of(host_nodes[p].begin(), host_nodes[p].end(),
+                                           [](bool on_host) { return on_host; });
     const std::vector<bool> on_host = split ? host_nodes[p] : std::vector<bool>();
     std::vector<int> chunks = ChunkNodes(piece, partition, chunk_bytes, on_host);
     // Between chunks there is room for what the host's nodes read and what reads theirs.
-    if (split) std::transform(chunks.begin(), chunks.end(), chunks.begin(), [](int c) { return 3 * c; });
+    if (split)
+      std::transform(chunks.begin(), chunks.end(), chunks.begin(), [](int c) { return 3 * c; });
     if (std::all_of(chunks.begin(), chunks.end(), [](int chunk) { return chunk == 0; })) {
       pieces.push_back(std::move(piece));
       continue;

@@ -41,8 +41,8 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition,
 
 // Gives every RUN that names a far slot a copy of it instead: fetched one RUN ahead of the one that
 // reads it, given back behind the one that writes it; what is not persistent, behind the RUN that
-// follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running need. on_host:
-// per executable, the host runs it, on what is in its memory. For lists without FREE.
+// follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running need.
+// on_host: per executable, the host runs it, on what is in its memory. For lists without FREE.
 void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program);
 
 }  // namespace meshwright::planner

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "planner/decided.h"
 #include "planner/resolve_layout.h"
 #include "search/sharding_pins.h"
 

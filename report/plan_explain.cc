@@ -343,8 +343,7 @@ std::string ExplainMemory(const planner::Plan& plan, bool json) {
   }
   rows.push_back({"allocated", FormatBytes(fullest->total_bytes),
                   FormatBytes(fullest->host.total_bytes), FormatBytes(fullest->disk.total_bytes)});
-  const auto renewed =
-      RenewedRows(plan.Main()[static_cast<size_t>(fullest - plan.memory.begin())]);
+  const auto renewed = RenewedRows(plan.Main()[static_cast<size_t>(fullest - plan.memory.begin())]);
   if (json) {
     nlohmann::ordered_json groups = nlohmann::ordered_json::array();
     for (const auto& row : renewed) {

@@ -69,8 +69,8 @@ std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec&
   // The host renews what is in its memory.
   for (std::vector<ir::ParallelSpec>& as_near : by_distance) {
     for (ir::ParallelSpec& spec : as_near) {
-      const bool there = spec.optimizer_memory == kMemories[1] &&
-                         spec.weights_memory != kMemories[2];
+      const bool there =
+          spec.optimizer_memory == kMemories[1] && spec.weights_memory != kMemories[2];
       if (!there && parallel.optimizer_memory == kOpenMemory) spec.host_update = 0;
     }
   }
@@ -164,10 +164,10 @@ Result<std::optional<TimedPlan>> FasterFarther(const ir::JobRequest& job,
   MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
   MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, farther, find));
   if (!tried.best || tried.best->step_s >= step_s * (1 - kLeastGain)) return std::nullopt;
-  tried.best->found.plan.notes.push_back(
-      fmt::format("memories that are open: {}; a step is forecast to take {}, {} where less is moved",
-                  MemoryText(job.parallel, tried.best->spec),
-                  FormatDuration(tried.best->step_s), FormatDuration(step_s)));
+  tried.best->found.plan.notes.push_back(fmt::format(
+      "memories that are open: {}; a step is forecast to take {}, {} where less is moved",
+      MemoryText(job.parallel, tried.best->spec), FormatDuration(tried.best->step_s),
+      FormatDuration(step_s)));
   return std::move(tried.best);
 }
 

@@ -17,6 +17,7 @@
 #include "planner/stages.h"
 #include "planner/vocabulary_schedule.h"
 #include "search/choose_memory.h"
+#include "search/choose_overlap.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
 #include "search/least_memory.h"
@@ -554,7 +555,10 @@ Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topo
     on_one_stage.parallel.pipeline = 1;
     return PlanFinder(on_one_stage, devices, options, clock, scope).Run();
   };
-  return FindInMemories(job, topology, find);
+  return FindInMemories(job, topology,
+                        [&](const ir::JobRequest& decided, const mesh::Topology& devices) {
+                          return FindWithOverlap(decided, devices, find);
+                        });
 }
 
 }  // namespace meshwright::search

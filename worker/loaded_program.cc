@@ -206,8 +206,7 @@ Status LoadedProgram::Record() {
   return instruction < 0 ? recorded : recorded.WithContext(NameOf(program_, instruction));
 }
 
-void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory,
-                               Step& step) {
+void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) {
   LoadedExecutable::Areas areas;
   for (SlotId id : run.inputs) areas.inputs.push_back(memory.Address(program_.slot(id)));
   for (SlotId id : run.outputs) areas.outputs.push_back(memory.Address(program_.slot(id)));

@@ -152,8 +152,8 @@ Status CheckChannels(const Program& program) {
 Status CheckSlotType(const Program& program, SlotId id, const ir::TensorType& want,
                      ir::Space space) {
   if (program.slot(id).space != space) {
-    return InvalidArgument(fmt::format("slot s{} is not in the {}'s memory", id.value(),
-                                       ir::SpaceName(space)));
+    return InvalidArgument(
+        fmt::format("slot s{} is not in the {}'s memory", id.value(), ir::SpaceName(space)));
   }
   if (program.slot(id).type == want) return OkStatus();
   return InvalidArgument(fmt::format("slot s{} is {}, the executable has {}", id.value(),

@@ -1,6 +1,6 @@
 // TierCopies: the copies between the memory of a CPU device and farther ones, made by threads of
-// their own while the device's thread computes: one for the host's memory, one for the disk, and one
-// for what the host computes on what is in its memory (ir::RunsOnHost).
+// their own while the device's thread computes: one for the host's memory, one for the disk, and
+// one for what the host computes on what is in its memory (ir::RunsOnHost).
 //
 // All walk the same list and keep its order: each takes its own, the device's thread the rest.
 // Which of them has to wait for which is known before the first step (worker/queue_order.h): an

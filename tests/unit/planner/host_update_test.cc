@@ -12,6 +12,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "planner/decided.h"
 #include "planner/forecast.h"
 #include "planner/plan.h"
 
@@ -102,7 +103,8 @@ TEST(HostUpdate, GradientsGoOutAndWeightsComeBack) {
 }
 
 TEST(HostUpdate, ChunksAreDealtOut) {
-  for (const auto& [percent, hosts] : {std::pair<int64_t, int64_t>{0, 0}, {25, 1}, {50, 2}, {75, 3}}) {
+  for (const auto& [percent, hosts] :
+       {std::pair<int64_t, int64_t>{0, 0}, {25, 1}, {50, 2}, {75, 3}}) {
     const auto plan = MakePlan(HostJob(percent), mesh::Topology::Local(1));
     ASSERT_TRUE(plan.has_value()) << plan.error();
     const ir::Program& step = plan->Main()[0];

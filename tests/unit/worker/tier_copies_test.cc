@@ -69,15 +69,15 @@ TEST(TierCopies, TheHostRunsWhenWhatItReadsIsThere) {
   run.accesses = {Of(gone, false), Of(state, true)};
   run.run = [&] {
     for (size_t i = 0; i < state.size(); ++i) {
-      state[i] = static_cast<std::byte>(std::to_integer<int>(state[i]) +
-                                        std::to_integer<int>(gone[i]));
+      state[i] =
+          static_cast<std::byte>(std::to_integer<int>(state[i]) + std::to_integer<int>(gone[i]));
     }
     return OkStatus();
   };
   // The arena is written again while the host is at it.
-  const std::vector<TierItem> items = {ComputeItem(arena, true), CopyItem(arena, gone), run,
-                                       CopyItem(state, back),    ComputeItem(arena, true),
-                                       ComputeItem(back, false)};
+  const std::vector<TierItem> items = {
+      ComputeItem(arena, true), CopyItem(arena, gone),    run,
+      CopyItem(state, back),    ComputeItem(arena, true), ComputeItem(back, false)};
   TierCopies copies(items, {});
   EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
   for (int step = 1; step <= 20; ++step) {
