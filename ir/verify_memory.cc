@@ -48,6 +48,11 @@ AccessKey SlotStates::KeyOf(const Instruction& run) const {
 Status SlotStates::RequireLive(SlotId id) const {
   const State& state = states_[id.index()];
   if (state.life == Life::kLive) {
+    if (p_.slot(id).space != Space::kDevice && state.held_version != state.version) {
+      return InvalidArgument(
+          fmt::format("s{} does not hold yet what was written to a copy of it: OFFLOAD that first",
+                      id.value()));
+    }
     if (!state.home.valid() || state.version == states_[state.home.index()].version) {
       return OkStatus();
     }
@@ -69,7 +74,6 @@ Status SlotStates::RequireLive(SlotId id) const {
 Status SlotStates::CheckInput(const Instruction& run, size_t input) {
   const SlotId id = run.inputs[input];
   MW_TRY(RequireLive(id));
-  if (p_.slot(id).space != Space::kDevice) MW_TRY(RequireHeld(id));
   State& state = At(id);
   const ExecutableFacts& facts = FactsOf(run);
   const int microbatch = state.content.microbatch;
@@ -177,7 +181,6 @@ Status SlotStates::EndRun(const Instruction& run) {
     const bool donated = std::find(run.inputs.begin(), run.inputs.end(), id) != run.inputs.end();
     if (donated || p_.slot(id).persistent) {
       MW_TRY(RequireLive(id));
-      if (p_.slot(id).space != Space::kDevice) MW_TRY(RequireHeld(id));
       MW_TRY(Replace(id, key, name));
       MakeVersion(id);
       continue;
@@ -264,20 +267,12 @@ void SlotStates::MakeVersion(SlotId id) {
   }
 }
 
-Status SlotStates::RequireHeld(SlotId id) const {
-  const State& state = states_[id.index()];
-  if (state.held_version == state.version) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "s{} does not hold yet what was written to a copy of it: OFFLOAD that first", id.value()));
-}
-
 Status SlotStates::Prefetch(const Instruction& copy) {
   MW_CHECK(copy.inputs.size() == 1 && copy.outputs.size() == 1) << "a copy of one slot to one slot";
   const SlotId home = copy.inputs[0];
   const SlotId id = copy.outputs[0];
   MW_TRY(RequireLive(home));
   const State& host = At(home);
-  MW_TRY(RequireHeld(home));
   if (At(id).life != Life::kDead) {
     return InvalidArgument(fmt::format("s{} is alive and would be overwritten", id.value()));
   }

@@ -75,8 +75,6 @@ class SlotStates {
   Status RequireLive(SlotId id) const;
   // A copy was written, or what is in the host's memory where it lies.
   void MakeVersion(SlotId id);
-  // The host reads what the slot holds: nothing newer is in a copy.
-  Status RequireHeld(SlotId id) const;
   // A transient far slot gets what the copy holds for the first time.
   Status Begin(SlotId far, const State& copy);
   // A far slot ends: copies of its last version are on their own.

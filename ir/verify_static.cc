@@ -21,6 +21,28 @@ bool InRange(IdType id, const List& list) {
   return id.index() < list.size();
 }
 
+Status CheckSlotsOf(const Program& program, const Instruction& run) {
+  for (const auto& [name, ids] :
+       {std::pair("input", &run.inputs), std::pair("output", &run.outputs)}) {
+    for (size_t i = 0; i < ids->size(); ++i) {
+      if (InRange((*ids)[i], program.slots)) continue;
+      return InvalidArgument(fmt::format("{} {}: s{} is not a slot", name, i, (*ids)[i].value()));
+    }
+  }
+  return OkStatus();
+}
+
+// The host has neither the device's workspace nor its groups.
+Status CheckHostRun(const ExecutableFacts& facts) {
+  if (!facts.collectives.empty()) {
+    return InvalidArgument(fmt::format("the host runs {}, which meets other devices at node {}",
+                                       facts.graph->name, facts.collectives.front().node));
+  }
+  if (facts.workspace_bytes == 0) return OkStatus();
+  return InvalidArgument(fmt::format("the host runs {}, which has {} bytes of temporaries",
+                                     facts.graph->name, facts.workspace_bytes));
+}
+
 class ProgramChecker {
  public:
   ProgramChecker(const Program& program,
@@ -234,7 +256,7 @@ class ProgramChecker {
     }
     const ExecutableFacts& facts = *facts_[run.executable.index()];
     const size_t output_count = facts.graph->outputs.size();
-    MW_TRY(CheckSlotsOf(run));
+    MW_TRY(CheckSlotsOf(p_, run));
     const bool on_host = RunsOnHost(p_, run);
     if (on_host) MW_TRY(CheckHostRun(facts));
     const Space space = on_host ? Space::kHost : Space::kDevice;
@@ -261,28 +283,6 @@ class ProgramChecker {
       }
     }
     return OkStatus();
-  }
-
-  Status CheckSlotsOf(const Instruction& run) const {
-    for (const auto& [name, ids] :
-         {std::pair("input", &run.inputs), std::pair("output", &run.outputs)}) {
-      for (size_t i = 0; i < ids->size(); ++i) {
-        if (InRange((*ids)[i], p_.slots)) continue;
-        return InvalidArgument(fmt::format("{} {}: s{} is not a slot", name, i, (*ids)[i].value()));
-      }
-    }
-    return OkStatus();
-  }
-
-  // The host has neither the device's workspace nor its groups.
-  static Status CheckHostRun(const ExecutableFacts& facts) {
-    if (!facts.collectives.empty()) {
-      return InvalidArgument(fmt::format("the host runs {}, which meets other devices at node {}",
-                                         facts.graph->name, facts.collectives.front().node));
-    }
-    if (facts.workspace_bytes == 0) return OkStatus();
-    return InvalidArgument(fmt::format("the host runs {}, which has {} bytes of temporaries",
-                                       facts.graph->name, facts.workspace_bytes));
   }
 
   // space: of those who run it.

@@ -23,7 +23,7 @@ using ir::Op;
 using ir::Opcode;
 using ir::Space;
 
-constexpr int64_t kWhole = 100;  // percent
+constexpr int64_t kAllPercent = 100;  // percent
 
 // One weight's update as the job has it.
 struct UpdateNode {
@@ -63,7 +63,7 @@ UpdateNode MakeUpdateNode(const ir::JobRequest& job, int64_t elements) {
   return made;
 }
 
-bool IsOptimizer(const ir::Node& node) {
+bool RenewsWeight(const ir::Node& node) {
   return (node.op == Op::kAdamW || node.op == Op::kSgd) && !node.attrs.Has(ir::kMatrixDimsAttr);
 }
 
@@ -88,7 +88,7 @@ class HostNodeFinder {
   // The weight in the first operand is one that the node itself writes, or no param; its state is
   // in the host's memory and renewed in place; nothing else that it reads is a param.
   bool MayRun(const ir::Node& node) const {
-    if (!IsOptimizer(node)) return false;
+    if (!RenewsWeight(node)) return false;
     const std::optional<TensorIndex> weight = ParamOf(node.inputs[0]);
     if (weight && (weights_on_disk_ || !Renews(node.outputs[0], *weight))) return false;
     if (!weight && WritesParam(node.outputs[0])) return false;
@@ -158,7 +158,7 @@ class Dealer {
     if (left_bytes_ < bytes) {
       left_bytes_ = chunk_bytes_;
       all_bytes_ += static_cast<double>(chunk_bytes_);
-      const double wanted = all_bytes_ * static_cast<double>(percent_) / double{kWhole};
+      const double wanted = all_bytes_ * static_cast<double>(percent_) / double{kAllPercent};
       to_host_ = wanted - host_bytes_ >= static_cast<double>(chunk_bytes_) / 2;
       if (to_host_) host_bytes_ += static_cast<double>(chunk_bytes_);
     }
@@ -282,15 +282,15 @@ class HostCopyAdder {
 }  // namespace
 
 double SecondsOfUpdate(const UpdateTimes& times, int64_t percent) {
-  const double host = static_cast<double>(percent) / double{kWhole};
+  const double host = static_cast<double>(percent) / double{kAllPercent};
   const double device = 1 - host;
   return std::max({device * times.device_s, host * times.host_s,
                    device * times.link_device_s + host * times.link_host_s});
 }
 
 int64_t BestHostShare(const UpdateTimes& times) {
-  int64_t best = kWhole;
-  for (int64_t percent = kWhole; percent >= 0; --percent) {
+  int64_t best = kAllPercent;
+  for (int64_t percent = kAllPercent; percent >= 0; --percent) {
     if (SecondsOfUpdate(times, percent) < SecondsOfUpdate(times, best)) best = percent;
   }
   return best;
@@ -355,7 +355,8 @@ std::string HostUpdateNote(const ir::JobRequest& job, const mesh::Topology& topo
       "the host renews {} % of the state where it lies, the device the rest: of a million weights "
       "this takes {}, all by the device {}, all by the host {}",
       percent, FormatDuration(SecondsOfUpdate(times, percent)),
-      FormatDuration(SecondsOfUpdate(times, 0)), FormatDuration(SecondsOfUpdate(times, kWhole)));
+      FormatDuration(SecondsOfUpdate(times, 0)),
+      FormatDuration(SecondsOfUpdate(times, kAllPercent)));
 }
 
 // A thread of its own, where the device has several.
@@ -366,7 +367,7 @@ double HostRunSeconds(const mesh::Topology& topology, int device, double device_
 }
 
 HostNodes ChooseHostNodes(const ir::ParallelSpec& wanted, Partition& partition) {
-  MW_CHECK(wanted.host_update <= kWhole) << wanted.host_update << " % of the state";
+  MW_CHECK(wanted.host_update <= kAllPercent) << wanted.host_update << " % of the state";
   if (wanted.host_update <= 0 || SpaceOf(wanted, ir::MemoryKind::kOptimizer) != Space::kHost) {
     return {};
   }

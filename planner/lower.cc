@@ -85,6 +85,17 @@ void PlaceHostSlots(const SlotSpans& spans, Program& program) {
     program.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
 }
 
+int64_t RoomForCopies(const LowerInput& input, const Program& program) {
+  int64_t room_bytes = input.copies_bytes;
+  for (const ir::Slot& slot : program.slots) {
+    const bool weight = slot.persistent && slot.kind == ir::MemoryKind::kWeights;
+    if (input.keeps_weights && weight && slot.space == ir::Space::kHost) {
+      room_bytes += slot.type.bytes();
+    }
+  }
+  return room_bytes;
+}
+
 class DeviceLowering {
  public:
   // `known`: of another device of the stage; null: none.
@@ -123,7 +134,7 @@ class DeviceLowering {
     for (const auto& [key, pieces] : index_.pieces) {
       if (key.stage == stage_ && key.phase == Phase::kUpdate) RunPieces(key, 0);
     }
-    AddTierCopies(RoomForCopies(), on_host_, program_);
+    AddTierCopies(RoomForCopies(input_, program_), on_host_, program_);
     AddReports();
     InsertFrees();
     MW_TRY(PlaceSlots());
@@ -154,17 +165,6 @@ class DeviceLowering {
       for (TensorIndex tensor : piece.outputs) run.outputs.push_back(SlotOf(tensor, microbatch));
       program_.instructions.push_back(std::move(run));
     }
-  }
-
-  int64_t RoomForCopies() const {
-    int64_t room_bytes = input_.copies_bytes;
-    for (const ir::Slot& slot : program_.slots) {
-      const bool weight = slot.persistent && slot.kind == ir::MemoryKind::kWeights;
-      if (input_.keeps_weights && weight && slot.space == ir::Space::kHost) {
-        room_bytes += slot.type.bytes();
-      }
-    }
-    return room_bytes;
   }
 
   ExecutableIndex ExecutableOf(const Piece& piece) {

@@ -29,6 +29,38 @@ struct DeviceState : DeviceTime {
   double host_free_s = 0;              // when the host's last RUN is done
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
+
+  // Until the copies that a RUN reads are there.
+  void AwaitCopies(const ir::Instruction& run) {
+    for (const SlotId id : run.inputs) {
+      const auto fetched = fetched_s.find(id);
+      if (fetched == fetched_s.end()) continue;
+      now_s = std::max(now_s, fetched->second);
+      fetched_s.erase(fetched);
+    }
+  }
+
+  // Beside what the device does, when what it reads has come.
+  void RunOnHost(const ir::Instruction& run, double cost_s) {
+    MW_CHECK(cost_s >= 0) << "the host runs for " << cost_s << " s";
+    double ready_s = host_free_s;
+    for (const SlotId id : run.inputs) {
+      const auto given = given_s.find(id);
+      if (given != given_s.end()) ready_s = std::max(ready_s, given->second);
+    }
+    host_free_s = ready_s + cost_s;
+    for (const SlotId id : run.outputs) written_s[id] = host_free_s;
+  }
+
+  void Copy(const ir::Instruction& copy, ir::Space far, double seconds) {
+    const bool fetches = copy.op == ir::Opcode::kPrefetch;
+    const auto written = written_s.find(copy.inputs[0]);
+    double ready_s = written != written_s.end() ? written->second : now_s;
+    if (fetches) ready_s = std::max(ready_s, now_s);
+    double& free_s = tier_free_s[static_cast<size_t>(far)];
+    free_s = std::max(free_s, ready_s) + seconds;
+    (fetches ? fetched_s : given_s)[copy.outputs[0]] = free_s;
+  }
 };
 
 // Times of a channel's messages in order: when each has arrived, and when it was taken.
@@ -180,7 +212,6 @@ class Replay {
   }
 
   void CopyBetweenTiers(size_t d) {
-    DeviceState& device = devices_[d];
     const ir::Instruction& copy = Current(d);
     const bool fetches = copy.op == ir::Opcode::kPrefetch;
     const ir::Slot& far = programs_[d].slot(fetches ? copy.inputs[0] : copy.outputs[0]);
@@ -189,42 +220,15 @@ class Replay {
       const mesh::LinkCost link = costs_.tier(programs_[d].device.value(), far.space);
       seconds = link.alpha_s + static_cast<double>(far.type.bytes()) * link.seconds_per_byte;
     }
-    double& free_s = device.tier_free_s[static_cast<size_t>(far.space)];
-    const auto written = device.written_s.find(copy.inputs[0]);
-    const bool known = written != device.written_s.end();
-    double begin_s = known ? written->second : device.now_s;
-    if (fetches) begin_s = std::max(begin_s, device.now_s);
-    free_s = std::max(free_s, begin_s) + seconds;
-    (fetches ? device.fetched_s : device.given_s)[copy.outputs[0]] = free_s;
+    devices_[d].Copy(copy, far.space, seconds);
   }
 
-  // Beside what the device does, when what it reads has come.
   void RunOnHost(size_t d) {
-    DeviceState& device = devices_[d];
-    const ir::Instruction& run = Current(d);
-    double begin_s = device.host_free_s;
-    for (const SlotId id : run.inputs) {
-      const auto given = device.given_s.find(id);
-      if (given != device.given_s.end()) begin_s = std::max(begin_s, given->second);
-    }
-    const ir::Executable& executable = programs_[d].executables[run.executable.index()];
+    const ir::Executable& executable = programs_[d].executables[Current(d).executable.index()];
     const double cost_s = costs_.host_run_s ? costs_.host_run_s(programs_[d], executable)
                                             : CurrentExecutable(d).cost_s;
-    device.host_free_s = begin_s + cost_s;
-    for (const SlotId id : run.outputs) device.written_s[id] = device.host_free_s;
+    devices_[d].RunOnHost(Current(d), cost_s);
     result_.host_busy_s[d] += cost_s;
-  }
-
-  // Until the copies that a RUN reads are there.
-  void AwaitCopies(size_t d) {
-    DeviceState& device = devices_[d];
-    if (device.fetched_s.empty()) return;
-    for (const SlotId id : Current(d).inputs) {
-      const auto fetched = device.fetched_s.find(id);
-      if (fetched == device.fetched_s.end()) continue;
-      device.now_s = std::max(device.now_s, fetched->second);
-      device.fetched_s.erase(fetched);
-    }
   }
 
   size_t ChannelIndex(size_t d) const {
@@ -279,7 +283,7 @@ class Replay {
 
   // At a RUN: it begins now, or when the last member of its group has come.
   Status Arrive(size_t d) {
-    AwaitCopies(d);
+    devices_[d].AwaitCopies(Current(d));
     const SimExecutable& executable = CurrentExecutable(d);
     if (executable.group < 0) {
       Push(devices_[d].now_s, EventKind::kBegin, d);

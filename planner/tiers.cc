@@ -77,6 +77,37 @@ std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int6
   return chunks;
 }
 
+struct DeviceCopy {
+  SlotId slot;
+  bool filled = false;
+};
+struct FarUse {
+  size_t turn = 0;
+  bool fetched = false;
+  bool reads = false;
+  bool writes = false;
+};
+// A far slot. What is not persistent is made on the device, in the slot that the list names, and
+// has a far one from the first time that it goes.
+struct FarItem {
+  SlotId named;
+  SlotId home;
+  bool persistent = true;
+  bool made = false;        // the slot that is named has been used
+  bool host_reads = false;  // when the last RUN of the device has written it
+  std::vector<FarUse> uses;
+  size_t next = 0;  // of these
+  DeviceCopy copy;  // that is there
+};
+
+Instruction MakeTierCopy(Opcode op, SlotId from, SlotId to) {
+  Instruction copy;
+  copy.op = op;
+  copy.inputs = {from};
+  copy.outputs = {to};
+  return copy;
+}
+
 // The copies of one program's RUNs.
 class CopyAdder {
  public:
@@ -115,29 +146,6 @@ class CopyAdder {
   }
 
  private:
-  struct Copy {
-    SlotId slot;
-    bool filled = false;
-  };
-  struct Use {
-    size_t turn = 0;
-    bool fetched = false;
-    bool reads = false;
-    bool writes = false;
-  };
-  // A far slot. What is not persistent is made on the device, in the slot that the list names, and
-  // has a far one from the first time that it goes.
-  struct Item {
-    SlotId named;
-    SlotId home;
-    bool persistent = true;
-    bool made = false;        // the slot that is named has been used
-    bool host_reads = false;  // when the last RUN of the device has written it
-    std::vector<Use> uses;
-    size_t next = 0;  // of these
-    Copy copy;        // that is there
-  };
-
   bool IsOnHost(const Instruction& run) const {
     return !on_host_.empty() && on_host_[run.executable.index()];
   }
@@ -173,7 +181,7 @@ class CopyAdder {
       for (const SlotId id : run.inputs) FindUse(turn, id).reads = true;
       for (const SlotId id : run.outputs) FindUse(turn, id).writes = true;
     }
-    for (Item& item : items_) {
+    for (FarItem& item : items_) {
       ir::Slot& slot = program_.slots[item.named.index()];
       item.persistent = slot.persistent;
       if (item.persistent) item.home = item.named;
@@ -192,14 +200,14 @@ class CopyAdder {
   }
 
   // What is near is nothing to remember.
-  Use& FindUse(size_t turn, SlotId id) {
+  FarUse& FindUse(size_t turn, SlotId id) {
     if (program_.slot(id).space == Space::kDevice) return near_;
     const auto [at, fresh] = index_.try_emplace(id, items_.size());
     if (fresh) {
       bytes_.push_back(program_.slot(id).type.bytes());
       items_.emplace_back().named = id;
     }
-    std::vector<Use>& uses = items_[at->second].uses;
+    std::vector<FarUse>& uses = items_[at->second].uses;
     if (uses.empty() || uses.back().turn != turn) {
       uses.push_back({turn});
       uses_[turn].push_back(at->second);
@@ -218,7 +226,7 @@ class CopyAdder {
     for (SlotId& id : run.outputs) {
       const auto found = index_.find(id);
       if (found == index_.end()) continue;
-      Item& item = items_[found->second];
+      FarItem& item = items_[found->second];
       id = item.copy.slot;
       GiveBack(item, behind, late);
     }
@@ -226,31 +234,31 @@ class CopyAdder {
   }
 
   void BeginUse(size_t index, size_t turn, std::vector<Instruction>& before) {
-    Item& item = items_[index];
+    FarItem& item = items_[index];
     MW_CHECK(item.next < item.uses.size() && item.uses[item.next].turn == turn)
         << "item " << index << " is not used by RUN " << turn;
-    const Use& use = item.uses[item.next];
+    const FarUse& use = item.uses[item.next];
     // What is written and not read has a new copy.
     if (use.fetched || !item.copy.slot.valid() || !use.reads) item.copy = NewCopy(item);
     if (use.reads && !item.copy.filled) {
       MW_CHECK(item.home.valid()) << "s" << item.named << " is read before it is made";
-      before.push_back(MakeCopy(Opcode::kPrefetch, item.home, item.copy.slot));
+      before.push_back(MakeTierCopy(Opcode::kPrefetch, item.home, item.copy.slot));
     }
     item.copy.filled = true;
   }
 
   // Of an item that this turn writes.
-  void GiveBack(Item& item, std::vector<Instruction>& behind, std::vector<Instruction>& late) {
+  void GiveBack(FarItem& item, std::vector<Instruction>& behind, std::vector<Instruction>& late) {
     if (item.persistent) {
-      behind.push_back(MakeCopy(Opcode::kOffload, item.copy.slot, item.home));
+      behind.push_back(MakeTierCopy(Opcode::kOffload, item.copy.slot, item.home));
     } else if (ComesBack(item) || (item.host_reads && IsLastWrite(item))) {
       if (!item.home.valid()) item.home = AddSlot(item.named, Space::kHost);
-      late.push_back(MakeCopy(Opcode::kOffload, item.copy.slot, item.home));
+      late.push_back(MakeTierCopy(Opcode::kOffload, item.copy.slot, item.home));
     }
   }
 
   // Whether what is there now is read again after it has left.
-  static bool ComesBack(const Item& item) {
+  static bool ComesBack(const FarItem& item) {
     for (size_t i = item.next + 1; i < item.uses.size(); ++i) {
       if (item.uses[i].fetched) return item.uses[i].reads;
       if (item.uses[i].writes) return false;
@@ -258,22 +266,14 @@ class CopyAdder {
     return false;
   }
 
-  static bool IsLastWrite(const Item& item) {
+  static bool IsLastWrite(const FarItem& item) {
     return std::none_of(item.uses.begin() + static_cast<int64_t>(item.next) + 1, item.uses.end(),
-                        [](const Use& use) { return use.writes; });
+                        [](const FarUse& use) { return use.writes; });
   }
 
-  Copy NewCopy(Item& item) {
+  DeviceCopy NewCopy(FarItem& item) {
     if (!item.persistent && !std::exchange(item.made, true)) return {item.named, false};
     return {AddSlot(item.named, Space::kDevice), false};
-  }
-
-  static Instruction MakeCopy(Opcode op, SlotId from, SlotId to) {
-    Instruction copy;
-    copy.op = op;
-    copy.inputs = {from};
-    copy.outputs = {to};
-    return copy;
   }
 
   SlotId AddSlot(SlotId of, Space space) {
@@ -291,10 +291,10 @@ class CopyAdder {
   const std::vector<bool>& on_host_;
   ir::Program& program_;
   std::map<SlotId, size_t> index_;  // of items, by the slot that the list names
-  std::vector<Item> items_;
+  std::vector<FarItem> items_;
   std::vector<int64_t> bytes_;  // of them
   std::vector<std::vector<size_t>> uses_;
-  Use near_;
+  FarUse near_;
 };
 
 // What a message or a report names, which no copy stands for.

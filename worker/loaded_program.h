@@ -32,6 +32,24 @@
 
 namespace meshwright::worker {
 
+// What RUNs of the host (ir::RunsOnHost) have of their own: they are beside the device's thread.
+class HostRuns {
+ public:
+  void AddScratch(const ScratchNeed& need);
+  std::byte* scratch();  // aligned
+  // Of the steps from now on.
+  void Begin(const ops::RunContext& context, const FirstCause& cause);
+  Status Run(StepInstruction& run) {
+    return run.executable->Run(run.call, context_, *cause_, counter_);
+  }
+
+ private:
+  std::vector<std::byte> scratch_;
+  ops::RunContext context_;
+  const FirstCause* cause_ = nullptr;
+  InstructionCounter counter_;  // nobody asks
+};
+
 class LoadedProgram {
  public:
   // Checks the program, makes kernels and links, and adds what it needs to `memory`.
@@ -73,9 +91,6 @@ class LoadedProgram {
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step);
   void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
-  bool RunsOnHost(size_t instruction) const {
-    return ir::RunsOnHost(program_, program_.instructions[instruction]);
-  }
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
   Status RunLanes(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
@@ -89,11 +104,7 @@ class LoadedProgram {
   std::vector<Step> steps_;  // one per instruction
   std::vector<ReportPlace> report_places_;
   std::unique_ptr<QueuedStep> queued_;
-  // Of RUNs of the host, which are beside the device's own thread.
-  std::vector<std::byte> host_scratch_;
-  ops::RunContext host_context_;
-  const FirstCause* host_cause_ = nullptr;
-  InstructionCounter host_counter_;
+  HostRuns host_runs_;
   std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
   std::unique_ptr<StepLanes> lanes_;   // null: one thing runs after the other, or a GPU's queues do
 };
