@@ -30,7 +30,7 @@ constexpr std::array<PlacedKind, 4> kPlacedKinds = {{
 constexpr const char* kOpenMemory = "auto";
 
 // Faster by less is not worth moving more.
-constexpr double kLeastGain = 1e-2;
+constexpr double kWorthMoving = 1e-2;
 
 // Decides the kinds from `kind` on, in each way.
 void Decide(size_t kind, size_t distance, ir::ParallelSpec spec,
@@ -163,7 +163,7 @@ Result<std::optional<TimedPlan>> FasterFarther(const ir::JobRequest& job,
                                                double step_s, const FindOnDevices& find) {
   MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
   MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, farther, find));
-  if (!tried.best || tried.best->step_s >= step_s * (1 - kLeastGain)) return std::nullopt;
+  if (!tried.best || tried.best->step_s >= step_s * (1 - kWorthMoving)) return std::nullopt;
   tried.best->found.plan.notes.push_back(fmt::format(
       "memories that are open: {}; a step is forecast to take {}, {} where less is moved",
       MemoryText(job.parallel, tried.best->spec), FormatDuration(tried.best->step_s),
@@ -190,7 +190,7 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
       const double step_s = tried.best->step_s;
       MW_ASSIGN_OR_RETURN(const double least_s,
                           SecondsWithoutLimit(job, choices[0].front(), topology, find));
-      if (step_s > least_s * (1 + kLeastGain)) {
+      if (step_s > least_s * (1 + kWorthMoving)) {
         MW_ASSIGN_OR_RETURN(std::optional<TimedPlan> faster,
                             FasterFarther(job, topology, choices[d + 1], step_s, find));
         if (faster) return std::move(faster->found);

@@ -14,7 +14,7 @@ namespace meshwright::search {
 namespace {
 
 // Faster by less is not faster.
-constexpr double kLeastGain = 1e-3;
+constexpr double kLeastHidden = 1e-3;
 
 // Whether CPU devices have a core to spare for collectives (planner/overlap.h).
 bool HasSpareCores(const mesh::Topology& topology) {
@@ -29,7 +29,7 @@ bool HasSpareCores(const mesh::Topology& topology) {
 Result<bool> IsWorthOverlap(planner::Plan& plan, const mesh::Topology& topology) {
   MW_ASSIGN_OR_RETURN(const planner::Forecast forecast, planner::ForecastStep(plan, topology));
   MW_CHECK(forecast.step_s > 0) << "a step of " << forecast.step_s << " s";
-  if (forecast.hidden_s < kLeastGain * forecast.step_s) return false;
+  if (forecast.hidden_s < kLeastHidden * forecast.step_s) return false;
   plan.notes.push_back(fmt::format("collectives run beside what computes: {} of {} are hidden",
                                    FormatDuration(forecast.hidden_s),
                                    FormatDuration(forecast.collective_s)));

@@ -44,7 +44,7 @@ Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
   return OkStatus();
 }
 
-Access Touch(const std::byte* data, int64_t bytes, bool writes) {
+Access AccessTo(const std::byte* data, int64_t bytes, bool writes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   return {begin, begin + static_cast<uintptr_t>(bytes), writes};
 }
@@ -192,7 +192,7 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     const auto add = [&](SlotId id, bool writes) {
       const ir::Slot& slot = program_.slot(id);
       if (slot.space == ir::Space::kDisk) return;
-      item.accesses.push_back(Touch(memory.Address(slot), slot.type.bytes(), writes));
+      item.accesses.push_back(AccessTo(memory.Address(slot), slot.type.bytes(), writes));
     };
     for (const SlotId id : instruction.inputs) add(id, false);
     for (const SlotId id : instruction.outputs) add(id, true);
@@ -204,7 +204,7 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     }
     if (instruction.op == ir::Opcode::kRun) {
       item.accesses.push_back(
-          Touch(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
+          AccessTo(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
     }
     if (!copies(steps_[i])) continue;
     item.lane = steps_[i].file == nullptr ? TierLane::kHost : TierLane::kDisk;
