@@ -231,7 +231,8 @@ def offload(options, steps, mib_per_s, percent):
     """Optimizer state in the host's memory behind a link of `mib_per_s`, against the same job with all on the device.
     The limit is the step that is as long as what computes or what the link carries, whichever is longer."""
     count = options.steps(steps)
-    far = {"optimizer_memory": '"host"', "offload_chunk_bytes": 1 << 20, "host_update_percent": percent}
+    far = {"optimizer_memory": '"host"', "offload_chunk_bytes": 1 << 20}
+    far |= {"host_update_percent": percent} if percent else {}
     bytes_per_step = ours.copied_bytes(JOBS["small"], sets_of(SMALL, "float32", **far))
     with ours.Cluster(1, 1, 2, options=["--host-link-mib-per-s", mib_per_s]) as cluster:
         parties = {name: OurTraining(cluster, JOBS["small"], SMALL, "float32", count, **memory)

@@ -70,14 +70,22 @@ TEST(ChooseOverlap, IsPriced) {
   ASSERT_TRUE(spare.has_value()) << spare.error();
   EXPECT_EQ(spare->plan.decided.overlap, true);
   EXPECT_TRUE(Says(spare->plan, "are hidden"));
-  // Transfers that take no time leave nothing to hide.
-  mesh::Topology instant = TwoDevices(8);
-  instant.links.host = {0, 1e-18};
-  const auto nothing = find(instant);
-  ASSERT_TRUE(nothing.has_value()) << nothing.error();
-  EXPECT_EQ(nothing->plan.decided.overlap, false);
-  EXPECT_EQ(nothing->plan.Main()[0].overlap, ir::OverlapMode::kOff);
-  EXPECT_TRUE(Says(nothing->plan, "none is hidden"));
+}
+
+TEST(ChooseOverlap, IsLeftWhereNothingIsHidden) {
+  ir::JobRequest job = OverlapJob();
+  job.parallel.data = 1;
+  // One device meets nobody.
+  const FindOnDevices find = [](const ir::JobRequest& asked, const mesh::Topology& devices) {
+    ir::JobRequest beside = asked;
+    beside.parallel.overlap = true;
+    return FindPlan(beside, devices, {}, SystemClock());
+  };
+  const auto found = FindWithOverlap(job, TwoDevices(8), find);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_EQ(found->plan.decided.overlap, false);
+  EXPECT_EQ(found->plan.Main()[0].overlap, ir::OverlapMode::kOff);
+  EXPECT_TRUE(Says(found->plan, "none is hidden"));
 }
 
 TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
