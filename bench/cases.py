@@ -227,6 +227,34 @@ def dp2_overlap(options, steps):
             "spread": {"ours": spread(values["beside"]), "peer": spread(values["in turn"])}}
 
 
+def offload(options, steps, mib_per_s, percent):
+    """Optimizer state in the host's memory behind a link of `mib_per_s`, against the same job with all on the device.
+    The limit is the step that is as long as what computes or what the link carries, whichever is longer."""
+    count = options.steps(steps)
+    far = {"optimizer_memory": '"host"', "offload_chunk_bytes": 1 << 20}
+    far |= {"host_update_percent": percent} if percent else {}
+    bytes_per_step = ours.copied_bytes(JOBS["small"], sets_of(SMALL, "float32", **far))
+    with ours.Cluster(1, 1, 2, options=["--host-link-mib-per-s", mib_per_s]) as cluster:
+        parties = {name: OurTraining(cluster, JOBS["small"], SMALL, "float32", count, **memory)
+                   for name, memory in (("far", far), ("near", {}))}
+        values = interleave(parties, options.rounds_of(SMALL))
+    far_rate, near_rate = median(values["far"]), median(values["near"])
+    step_tokens = SMALL["batch"] * SMALL["seq"]
+    link_s = bytes_per_step / (mib_per_s * 2**20)
+    limit_s = max(step_tokens / near_rate, link_s)
+    limit_ratio = far_rate * limit_s / step_tokens
+    return {"ours": {**tokens(far_rate), "copied_mib": mib(bytes_per_step)},
+            "peer": {**tokens(near_rate), "name": "ours, all on the device"}, "ratio": significant(far_rate / near_rate),
+            "limit": tokens(step_tokens / limit_s), "limit_ratio": significant(limit_ratio),
+            "met": limit_ratio >= 1 / 1.05,
+            "spread": {"ours": spread(values["far"]), "peer": spread(values["near"])}}
+
+
+for _name, _rate, _percent in (("offload", 2000, 0), ("offload-slow-link", 60, 0), ("offload-host-update", 60, 100)):
+    case(_name, shape_text(SMALL, "float32", f"state in the host's memory, {_rate} MiB/s"),
+         "limit_ratio >= 0.952", 20)(functools.partial(offload, mib_per_s=_rate, percent=_percent))
+
+
 def mpi(size, ranks, repeats):
     """Seconds of OpenMPI's all-reduce."""
     program = STATE / "mpi_allreduce"

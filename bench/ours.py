@@ -1,5 +1,6 @@
 """Our side: a cluster of processes, jobs on it, and the C++ program mw_bench."""
 import json
+import re
 import subprocess
 import tempfile
 import threading
@@ -25,14 +26,14 @@ class Job:
 
 
 class Cluster:
-    """A controller and workers on `count` cores, or on those of `only`; a context manager."""
+    """A controller and workers on `count` cores, or on those of `only`; `options`: of `up`; a context manager."""
 
-    def __init__(self, workers=1, threads=1, count=1, profile="cached", only=None):
+    def __init__(self, workers=1, threads=1, count=1, profile="cached", only=None, options=()):
         self.cores, self.folder = only or cores(count), RUNS / "cluster"
         self.down()
         output_of(on_cores(self.cores, [
             MESHWRIGHT, "up", "--workers", workers, "--threads-per-device", threads, "--dir", self.folder,
-            "--port", 0, "--metrics-port", 0, "--log-level", "warn", "--profile", profile, "--no-keep"]))
+            "--port", 0, "--metrics-port", 0, "--log-level", "warn", "--profile", profile, "--no-keep", *options]))
         self.workers = []
         for line in (self.folder / "cluster.txt").read_text().splitlines():
             words = line.split()
@@ -108,6 +109,17 @@ def planned_bytes(job, columns_of=("allocated",)):
         elif columns and words[:1] == ["0"]:
             return sum(float(words[columns.index(name)]) for name in columns_of) * 2**20
     raise CaseError("the plan shows no memory")
+
+
+def copied_bytes(job, sets):
+    """To the host's memory and back in a step, of the job's plan for one device."""
+    words = [MESHWRIGHT, "plan", ROOT / job, "--devices", 1]
+    for value in sets:
+        words += ["--set", value]
+    found = re.search(r"([0-9.]+) MiB are copied in a step", output_of(words))
+    if not found:
+        raise CaseError("the plan copies nothing")
+    return float(found.group(1)) * 2**20
 
 
 def mw_bench(count, *words, timeout=600):

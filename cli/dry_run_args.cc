@@ -22,9 +22,8 @@ const CLI::Validator kPlanSeconds(
     "SECONDS in [0, 1000000]");
 void AddPlannedDevices(CLI::App& plan, PlanArgs& args) {
   plan.add_option("--devices", args.devices,
-                  "Plan for this many CPU devices; default: the degrees' product, or the "
-                  "cluster at --address when that is given, or at "
-                  "$MESHWRIGHT_ADDRESS where a degree is open")
+                  "Plan for this many CPU devices; default: the devices, with their limits, of the "
+                  "cluster at --address or $MESHWRIGHT_ADDRESS, else the degrees' product")
       ->check(CLI::Range(1, 65536));
   plan.add_option("--devices-per-worker", args.devices_per_worker, "With --devices")
       ->check(CLI::Range(1, 1024))

@@ -45,6 +45,16 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   }
   if (args.devices > 0) return report::DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global, job);
+  const auto address = config::ProcessEnvironment("MESHWRIGHT_ADDRESS");
+  const bool open = parallel.stage_meshes.empty() &&
+                    (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0);
+  if (address && !address->empty()) {
+    Result<mesh::Topology> running = ClusterTopology(global, job);
+    // Where nothing answers, decided degrees are devices enough: the plan says that it assumes
+    // them.
+    const bool answers = running.has_value() || running.error().code() != StatusCode::kUnavailable;
+    if (open || answers) return running;
+  }
   if (!parallel.stage_meshes.empty()) {
     planner::Layout layout;
     MW_ASSIGN_OR_RETURN(const auto degrees, planner::ParseStageDegrees(parallel.stage_meshes));
@@ -52,9 +62,7 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
     layout.stage_degrees = degrees;
     return report::DryRunTopology(layout.device_count(), args.devices_per_worker);
   }
-  if (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0) {
-    const auto address = config::ProcessEnvironment("MESHWRIGHT_ADDRESS");
-    if (address && !address->empty()) return ClusterTopology(global, job);
+  if (open) {
     return Fail(InvalidArgument(
         "a degree of [parallelism] is auto (data_parallel_replicate_degree, "
         "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "

@@ -91,6 +91,7 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"parallelism", "gradient_bucket_bytes", 1, 1e12},
     {"parallelism", "head_block_tokens", 0, 1 << 24},
     {"parallelism", "offload_chunk_bytes", 1, 1e12},
+    {"parallelism", "host_update_percent", 0, 100},
     {"validation", "interval", 0, 1e12},
     {"validation", "batches", 0, 1e6},
     {"validation", "fraction", 0, 0.5},

@@ -43,6 +43,13 @@ std::vector<ConfigKey> DeviceKeys() {
       {"parallelism", "offload_chunk_bytes",
        "What comes from another memory at a time, about; a device holds three of them at most.",
        MW_AT(parallel.offload_chunk_bytes)},
+      {"parallelism", "host_update_percent",
+       "Of the optimizer's state in the host's memory, how much the host renews where it lies, "
+       "while "
+       "the device renews the rest in chunks: gradients go out and weights come back, instead of "
+       "the "
+       "state coming and going; auto: as much as lets both end together.",
+       MW_AT(parallel.host_update), KeyKind::kStage},
       {"parallelism",
        "device",
        "The kind of devices that the job runs on; auto: GPUs where the cluster has enough of them "

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "config/config_keys.h"
+#include "planner/decided.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
@@ -161,6 +162,7 @@ JobConfig WithDecisions(JobConfig config, const planner::Plan& plan) {
       layout.pipeline > 1 ? fmt::format("{}", fmt::join(LayersOfParts(plan), ",")) : "";
   parallel.tensor_axes = fmt::format("{}", fmt::join(layout.tensor_axes, "x"));
   planner::PinRecompute(layout.recompute, parallel);
+  planner::PinMemories(plan, parallel);
   return config;
 }
 

@@ -328,6 +328,7 @@ Status CheckParallel(const ParallelSpec& parallel) {
   }
   MW_TRY(CheckRange("parallel.offload_chunk_bytes",
                     static_cast<double>(parallel.offload_chunk_bytes), 1, 1e12));
+  MW_TRY(CheckRange("parallel.host_update", static_cast<double>(parallel.host_update), -1, 100));
   MW_TRY(CheckMemories(parallel));
   static const std::set<std::string> modes = {"auto", "none", "gathers", "selective", "full"};
   if (!modes.contains(parallel.recompute)) {

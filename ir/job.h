@@ -82,6 +82,9 @@ struct ParallelSpec {
   std::string gradients_memory = "device";
   std::string activations_memory = "device";
   int64_t offload_chunk_bytes = 32 << 20;  // what comes from there at a time, about
+  // Of the optimizer's state that is in the host's memory, the percentage that the host renews
+  // where it lies; -1: as much as lets host, device and link end together (planner/host_update.h).
+  int64_t host_update = 0;
   // "cpu", "cuda", or "auto": GPUs where the cluster has enough of them and they compute the job.
   std::string device = "auto";
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;

@@ -48,6 +48,7 @@ constexpr std::array kPins = {
     Pin{"gradients_memory", "parallelism.gradients_memory", &P::gradients_memory},
     Pin{"activations_memory", "parallelism.activations_memory", &P::activations_memory},
     Pin{"offload_chunk_bytes", "parallelism.offload_chunk_bytes", &P::offload_chunk_bytes},
+    Pin{"host_update", "parallelism.host_update_percent", &P::host_update},
     Pin{"device", "parallelism.device", &P::device},
 };
 

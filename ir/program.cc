@@ -110,6 +110,13 @@ int64_t HostArenaBytes(const Program& program) {
   return bytes;
 }
 
+bool RunsOnHost(const Program& program, const Instruction& instruction) {
+  if (instruction.op != Opcode::kRun || instruction.outputs.empty()) return false;
+  const auto on_host = [&](SlotId id) { return program.slot(id).space == Space::kHost; };
+  return std::all_of(instruction.inputs.begin(), instruction.inputs.end(), on_host) &&
+         std::all_of(instruction.outputs.begin(), instruction.outputs.end(), on_host);
+}
+
 InPlaceChains FindInPlaceChains(const Graph& executable) {
   const std::vector<int> last_readers = LastReaders(executable);
   return ChainFinder(executable, last_readers).Run();

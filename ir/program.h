@@ -17,11 +17,13 @@
 // A slot is a tensor with a fixed place. Persistent slots (weights, optimizer state) are found by
 // name in the job's persistent memory and outlive the program; transient slots have an offset in
 // the program's arena. A persistent slot may live in the memory of the host or on a disk (Space),
-// a transient one in that of the host, at an offset of its own arena there: no RUN and no message
-// touches such a far slot, they have a transient copy on the device, and what is written to a copy
-// is given back before the copy ends. A transient far slot comes alive with the first OFFLOAD to
-// it; from its FREE on the copies that hold the same are all there is. Within a RUN, the
-// executable's temporaries live in [workspace_offset, +workspace_bytes) of the arena, by
+// a transient one in that of the host, at an offset of its own arena there: no message and no RUN
+// of the device touches such a far slot, they have a transient copy on the device, and what is
+// written to a copy is given back before the copy ends. A RUN whose operands are all in the host's
+// memory is the host's (RunsOnHost): it has no temporaries and meets nobody, and what it writes
+// makes all copies old. A transient far slot comes alive with the first OFFLOAD to it, or as an
+// output of such a RUN; from its FREE on the copies that hold the same are all there is. Within a
+// RUN, the executable's temporaries live in [workspace_offset, +workspace_bytes) of the arena, by
 // ir::PlanWorkspace. All devices of a stage share their executables; the device's mesh coordinates
 // resolve groups and sharded dims at load.
 //
@@ -188,6 +190,9 @@ struct Program {
 
 // What the transient slots of the host's memory take there.
 int64_t HostArenaBytes(const Program& program);
+
+// A RUN is done by whoever has its operands: by the host where they are in its memory.
+bool RunsOnHost(const Program& program, const Instruction& instruction);
 
 // Values that share memory: a node that may work in place (ir::InPlaceOperand) writes its result
 // over a temporary that nothing else reads from then on. All values of a chain live where its last

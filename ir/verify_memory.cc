@@ -48,6 +48,11 @@ AccessKey SlotStates::KeyOf(const Instruction& run) const {
 Status SlotStates::RequireLive(SlotId id) const {
   const State& state = states_[id.index()];
   if (state.life == Life::kLive) {
+    if (p_.slot(id).space != Space::kDevice && state.held_version != state.version) {
+      return InvalidArgument(
+          fmt::format("s{} does not hold yet what was written to a copy of it: OFFLOAD that first",
+                      id.value()));
+    }
     if (!state.home.valid() || state.version == states_[state.home.index()].version) {
       return OkStatus();
     }
@@ -177,7 +182,7 @@ Status SlotStates::EndRun(const Instruction& run) {
     if (donated || p_.slot(id).persistent) {
       MW_TRY(RequireLive(id));
       MW_TRY(Replace(id, key, name));
-      MakeVersion(state);
+      MakeVersion(id);
       continue;
     }
     if (state.life != Life::kDead) {
@@ -253,8 +258,13 @@ Status SlotStates::Receive(const Instruction& recv, const Content& content) {
   return AddTile(id, box);
 }
 
-void SlotStates::MakeVersion(State& copy) {
-  if (copy.home.valid()) copy.version = ++At(copy.home).version;
+void SlotStates::MakeVersion(SlotId id) {
+  State& state = At(id);
+  if (state.home.valid()) {
+    state.version = ++At(state.home).version;
+  } else if (p_.slot(id).space == Space::kHost) {  // the host wrote it where it lies
+    state.held_version = ++state.version;
+  }
 }
 
 Status SlotStates::Prefetch(const Instruction& copy) {
@@ -263,11 +273,6 @@ Status SlotStates::Prefetch(const Instruction& copy) {
   const SlotId id = copy.outputs[0];
   MW_TRY(RequireLive(home));
   const State& host = At(home);
-  if (host.held_version != host.version) {
-    return InvalidArgument(
-        fmt::format("s{} does not hold yet what was written to a copy of it: OFFLOAD that first",
-                    home.value()));
-  }
   if (At(id).life != Life::kDead) {
     return InvalidArgument(fmt::format("s{} is alive and would be overwritten", id.value()));
   }
@@ -300,7 +305,7 @@ Status SlotStates::Offload(const Instruction& copy) {
           fmt::format("s{} has another copy that was written and not given back", home.value()));
     }
     state.home = home;
-    MakeVersion(state);
+    MakeVersion(id);
   }
   host.held_version = state.version;
   host.last_access = state.last_access;

@@ -73,8 +73,8 @@ class SlotStates {
   }
   AccessKey KeyOf(const Instruction& run) const;
   Status RequireLive(SlotId id) const;
-  // A copy was written.
-  void MakeVersion(State& copy);
+  // A copy was written, or what is in the host's memory where it lies.
+  void MakeVersion(SlotId id);
   // A transient far slot gets what the copy holds for the first time.
   Status Begin(SlotId far, const State& copy);
   // A far slot ends: copies of its last version are on their own.

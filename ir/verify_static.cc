@@ -21,6 +21,28 @@ bool InRange(IdType id, const List& list) {
   return id.index() < list.size();
 }
 
+Status CheckSlotsOf(const Program& program, const Instruction& run) {
+  for (const auto& [name, ids] :
+       {std::pair("input", &run.inputs), std::pair("output", &run.outputs)}) {
+    for (size_t i = 0; i < ids->size(); ++i) {
+      if (InRange((*ids)[i], program.slots)) continue;
+      return InvalidArgument(fmt::format("{} {}: s{} is not a slot", name, i, (*ids)[i].value()));
+    }
+  }
+  return OkStatus();
+}
+
+// The host has neither the device's workspace nor its groups.
+Status CheckHostRun(const ExecutableFacts& facts) {
+  if (!facts.collectives.empty()) {
+    return InvalidArgument(fmt::format("the host runs {}, which meets other devices at node {}",
+                                       facts.graph->name, facts.collectives.front().node));
+  }
+  if (facts.workspace_bytes == 0) return OkStatus();
+  return InvalidArgument(fmt::format("the host runs {}, which has {} bytes of temporaries",
+                                     facts.graph->name, facts.workspace_bytes));
+}
+
 class ProgramChecker {
  public:
   ProgramChecker(const Program& program,
@@ -234,17 +256,22 @@ class ProgramChecker {
     }
     const ExecutableFacts& facts = *facts_[run.executable.index()];
     const size_t output_count = facts.graph->outputs.size();
+    MW_TRY(CheckSlotsOf(p_, run));
+    const bool on_host = RunsOnHost(p_, run);
+    if (on_host) MW_TRY(CheckHostRun(facts));
+    const Space space = on_host ? Space::kHost : Space::kDevice;
     if (run.inputs.size() != facts.inputs.size() || run.outputs.size() != output_count) {
       return InvalidArgument(fmt::format("{} inputs and {} outputs, the executable has {} and {}",
                                          run.inputs.size(), run.outputs.size(), facts.inputs.size(),
                                          output_count));
     }
     for (size_t i = 0; i < run.inputs.size(); ++i) {
-      MW_TRY(CheckOperand(run.inputs[i], facts.input_type(i), fmt::format("input {}", i)));
+      MW_TRY(CheckOperand(run.inputs[i], facts.input_type(i), space, fmt::format("input {}", i)));
     }
     std::set<SlotId> outputs;
     for (size_t o = 0; o < run.outputs.size(); ++o) {
-      MW_TRY(CheckOperand(run.outputs[o], facts.output_type(o), fmt::format("output {}", o)));
+      MW_TRY(
+          CheckOperand(run.outputs[o], facts.output_type(o), space, fmt::format("output {}", o)));
       if (!outputs.insert(run.outputs[o]).second) {
         return InvalidArgument(fmt::format("s{} is written twice", run.outputs[o].value()));
       }
@@ -258,11 +285,10 @@ class ProgramChecker {
     return OkStatus();
   }
 
-  Status CheckOperand(SlotId id, const TensorType& type, const std::string& what) const {
-    if (!InRange(id, p_.slots)) {
-      return InvalidArgument(fmt::format("{}: s{} is not a slot", what, id.value()));
-    }
-    if (p_.slot(id).space != Space::kDevice) {
+  // space: of those who run it.
+  Status CheckOperand(SlotId id, const TensorType& type, Space space,
+                      const std::string& what) const {
+    if (p_.slot(id).space != space) {
       return InvalidArgument(fmt::format("{}: s{} is {}: PREFETCH it, and run with the copy", what,
                                          id.value(), PlaceOf(p_.slot(id).space)));
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -18,8 +19,14 @@ using ir::Op;
 
 class PieceCutter {
  public:
-  PieceCutter(const Piece& piece, const PartOfNode& parts, Partition& partition)
-      : piece_(piece), graph_(*piece.graph), parts_(parts), partition_(partition) {
+  // of_host: parts that the host runs.
+  PieceCutter(const Piece& piece, const PartOfNode& parts, Partition& partition,
+              std::set<int> of_host)
+      : piece_(piece),
+        graph_(*piece.graph),
+        parts_(parts),
+        partition_(partition),
+        of_host_(std::move(of_host)) {
     const std::vector<NodeId> inputs = graph_.NodesOf(Op::kInput);
     MW_CHECK(inputs.size() == piece.inputs.size() && parts.size() == graph_.nodes.size())
         << graph_.name << " binds other inputs or parts than it has";
@@ -100,6 +107,7 @@ class PieceCutter {
   Result<Piece> MakePart(int part, bool first) {
     Piece made;
     made.key = piece_.key;
+    made.on_host = of_host_.contains(part);
     ir::Builder builder(first ? graph_.name : fmt::format("{}+{}", graph_.name, part));
     std::map<ValueId, ValueId> map;
     AddInputs(part, builder, made, map);
@@ -156,6 +164,7 @@ class PieceCutter {
   const Graph& graph_;
   const PartOfNode& parts_;
   Partition& partition_;
+  const std::set<int> of_host_;
   std::map<ValueId, TensorIndex> tensor_of_;  // of inputs, and of what crosses a cut
   std::map<ValueId, std::vector<size_t>> outputs_of_;
   std::vector<ValueId> crossing_;  // that are no outputs
@@ -214,6 +223,30 @@ PartOfNode ReadWhereUpdated(const Piece& piece, const Partition& partition, Part
   return WithConstantsWhereRead(graph, std::move(parts));
 }
 
+// Other nodes leave the host's parts: what reads what the host makes goes to the part behind, all
+// else to the one before.
+Result<PartOfNode> WithHostAlone(const Graph& graph, const std::vector<bool>& on_host,
+                                 const std::set<int>& of_host, PartOfNode parts) {
+  MW_CHECK(on_host.size() == graph.nodes.size() && parts.size() == graph.nodes.size())
+      << on_host.size() << " of " << graph.nodes.size() << " nodes of " << graph.name
+      << " have a place";
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].op == Op::kInput) continue;
+    int latest = 0;  // part of what it reads
+    for (const ValueId value : graph.nodes[n].inputs) {
+      const auto producer = graph.value(value).producer.index();
+      if (graph.nodes[producer].op != Op::kInput) latest = std::max(latest, parts[producer]);
+    }
+    if (!on_host[n] && of_host.contains(parts[n])) {
+      parts[n] = latest < parts[n] ? parts[n] - 1 : parts[n] + 1;
+    }
+    if (latest <= parts[n]) continue;
+    return Fail(Internal(fmt::format("{}: node {} is in part {} and reads what part {} makes",
+                                     graph.name, n, parts[n], latest)));
+  }
+  return parts;
+}
+
 }  // namespace
 
 PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
@@ -247,8 +280,15 @@ PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted) {
 }
 
 Result<std::vector<Piece>> CutPiece(const Piece& piece, const PartOfNode& parts,
-                                    Partition& partition) {
-  return PieceCutter(piece, ReadWhereUpdated(piece, partition, parts), partition).Run();
+                                    Partition& partition, const std::vector<bool>& on_host) {
+  PartOfNode placed = ReadWhereUpdated(piece, partition, parts);
+  if (on_host.empty()) return PieceCutter(piece, placed, partition, {}).Run();
+  std::set<int> of_host;
+  for (size_t n = 0; n < on_host.size(); ++n) {
+    if (on_host[n]) of_host.insert(placed[n]);
+  }
+  MW_ASSIGN_OR_RETURN(placed, WithHostAlone(*piece.graph, on_host, of_host, std::move(placed)));
+  return PieceCutter(piece, placed, partition, of_host).Run();
 }
 
 }  // namespace meshwright::planner

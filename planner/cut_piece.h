@@ -25,9 +25,11 @@ using PartOfNode = std::vector<int>;
 PartOfNode PlaceNodes(const ir::Graph& graph, const std::vector<int>& wanted);
 
 // The pieces, in order; parts without nodes have none. Adds tensors to the partition. The first
-// keeps the name of the graph, the others have "+1", "+2" behind it. Errors: kInternal: a part
-// reads a tensor that an earlier one has updated in place.
+// keeps the name of the graph, the others have "+1", "+2" behind it. on_host: per node, the host
+// runs it; empty: it runs none. Its nodes are in parts that have others of it only, and no node is
+// wanted in the parts before and behind these. Errors: kInternal: a part reads a tensor that an
+// earlier one has updated in place, or the host's nodes cannot be by themselves.
 Result<std::vector<Piece>> CutPiece(const Piece& piece, const PartOfNode& parts,
-                                    Partition& partition);
+                                    Partition& partition, const std::vector<bool>& on_host = {});
 
 }  // namespace meshwright::planner

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ir/schema.h"
+#include "planner/host_update.h"
 #include "planner/layout.h"
 #include "planner/overlap.h"
 #include "planner/simulate_setup.h"
@@ -282,6 +283,10 @@ class Forecaster {
       MW_CHECK(index >= 0 && static_cast<size_t>(index) < program.executables.size())
           << "an executable of another program than that of device " << program.device;
       return run_costs_.at(program.device.value())[static_cast<size_t>(index)].seconds;
+    };
+    costs.host_run_s = [this, run_s = costs.run_s](const ir::Program& program,
+                                                   const ir::Executable& executable) {
+      return HostRunSeconds(topology_, program.device.value(), run_s(program, executable));
     };
     costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ir/text.h"
+#include "planner/host_update.h"
 #include "planner/plan_text.h"
 #include "planner/schedule.h"
 #include "planner/vocabulary_schedule.h"
@@ -115,6 +116,32 @@ std::string FarMemoryText(const Plan& plan, ir::Space far) {
   return text;
 }
 
+// What of the state in the host's memory the host renews there, of the device that has most of it;
+// empty: nothing.
+std::string HostUpdateText(const Plan& plan) {
+  int64_t most_bytes = 0;
+  std::string text;
+  for (const ir::Program& program : plan.Main()) {
+    int64_t host_bytes = 0;
+    int64_t all_bytes = 0;
+    size_t host_groups = 0;
+    const std::vector<UpdateGroup> groups = UpdateGroupsOf(program);
+    for (const UpdateGroup& group : groups) {
+      all_bytes += group.state_bytes;
+      if (group.on_host) host_bytes += group.state_bytes;
+      host_groups += group.on_host ? 1 : 0;
+    }
+    if (host_bytes <= most_bytes) continue;
+    most_bytes = host_bytes;
+    text = fmt::format(
+        "The host renews {} of {} MiB of this state where it lies, {} of {} groups of weights: "
+        "their "
+        "gradients go out, and weights come back.\n",
+        Mib(host_bytes), Mib(all_bytes), host_groups, groups.size());
+  }
+  return text;
+}
+
 // What replicas split among them; empty: nothing.
 std::string ZeroText(const Plan& plan) {
   const std::string levels = FormatZeroLevels(plan.layout);
@@ -135,6 +162,7 @@ std::string PlanText(const Plan& plan, const std::string& reasons, const std::st
   std::string text = fmt::format("plan: {}\n{}\n{}\n{}\n{}{}", plan.layout.ToString(), reasons,
                                  StageTable(plan), params, MemoryTable(plan), ZeroText(plan));
   for (const ir::Space far : {ir::Space::kHost, ir::Space::kDisk}) text += FarMemoryText(plan, far);
+  text += HostUpdateText(plan);
   return text;
 }
 

@@ -85,6 +85,17 @@ void PlaceHostSlots(const SlotSpans& spans, Program& program) {
     program.slots[owners[i]].offset_bytes = placement.offset_bytes[i];
 }
 
+int64_t RoomForCopies(const LowerInput& input, const Program& program) {
+  int64_t room_bytes = input.copies_bytes;
+  for (const ir::Slot& slot : program.slots) {
+    const bool weight = slot.persistent && slot.kind == ir::MemoryKind::kWeights;
+    if (input.keeps_weights && weight && slot.space == ir::Space::kHost) {
+      room_bytes += slot.type.bytes();
+    }
+  }
+  return room_bytes;
+}
+
 class DeviceLowering {
  public:
   // `known`: of another device of the stage; null: none.
@@ -123,7 +134,7 @@ class DeviceLowering {
     for (const auto& [key, pieces] : index_.pieces) {
       if (key.stage == stage_ && key.phase == Phase::kUpdate) RunPieces(key, 0);
     }
-    AddTierCopies(input_.copies_bytes, program_);
+    AddTierCopies(RoomForCopies(input_, program_), on_host_, program_);
     AddReports();
     InsertFrees();
     MW_TRY(PlaceSlots());
@@ -162,6 +173,7 @@ class DeviceLowering {
         return ExecutableIndex(static_cast<int32_t>(i));
     }
     program_.executables.push_back({piece.graph});
+    on_host_.push_back(piece.on_host);
     return ExecutableIndex(static_cast<int32_t>(program_.executables.size()) - 1);
   }
 
@@ -427,6 +439,7 @@ class DeviceLowering {
   const mesh::Mesh mesh_;
   const std::vector<StageSchedule> sweep_;  // of all stages
   Program program_;
+  std::vector<bool> on_host_;  // per executable: the host runs it
   PlacedSlots placed_;
   // [tensor][microbatch, or 0 where the tensor has one instance per step]; not valid: not yet.
   IdVector<TensorIndex, std::vector<SlotId>> slots_;

@@ -27,7 +27,8 @@ struct LowerInput {
   int microbatches = 1;
   PlanScope scope = PlanScope::kAllDevices;
   ir::OverlapMode overlap = ir::OverlapMode::kByDevice;
-  int64_t copies_bytes = 0;  // room for copies of what is in a farther memory (planner/tiers.h)
+  int64_t copies_bytes = 0;    // room for copies of what is in a farther memory (planner/tiers.h)
+  bool keeps_weights = false;  // there is room for copies of all weights, too
   const mesh::Topology* topology = nullptr;  // whose devices hold the programs; null: not checked
 };
 

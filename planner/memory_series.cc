@@ -75,6 +75,7 @@ std::vector<RunMemory> MemoryOfRuns(const ir::Program& program) {
     if (instruction.op != ir::Opcode::kRun) continue;
     const auto e = instruction.executable.index();
     tick = begin + program.executables[e].graph->nodes.size() + 1;
+    if (ir::RunsOnHost(program, instruction)) continue;
     RunMemory& run = runs.emplace_back();
     run.instruction = static_cast<int>(i);
     int64_t most_bytes = -1;

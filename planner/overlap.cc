@@ -12,11 +12,6 @@ namespace {
 
 constexpr double kWorthwhile = 0.5;
 
-// Known ones but for the CPU's are of GPUs.
-bool IsGpu(const mesh::DeviceProfile& profile) {
-  return profile.name != "cpu" && mesh::KnownDeviceProfiles().contains(profile.name);
-}
-
 // The place in which a RUN last writes a slot before an instruction.
 struct Writer {
   size_t instruction = 0;
@@ -34,6 +29,10 @@ std::optional<Writer> LastWriter(const ir::Program& program, size_t before, Slot
 }
 
 }  // namespace
+
+bool IsGpu(const mesh::DeviceProfile& profile) {
+  return profile.name != "cpu" && mesh::KnownDeviceProfiles().contains(profile.name);
+}
 
 std::optional<double> SpareShare(const mesh::Topology& topology, int device, int64_t devices) {
   MW_CHECK(device >= 0 && static_cast<size_t>(device) < topology.devices.size())

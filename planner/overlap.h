@@ -18,6 +18,9 @@
 
 namespace meshwright::planner {
 
+// Profiles that are known by name, but for the CPU's, are of GPUs.
+bool IsGpu(const mesh::DeviceProfile& profile);
+
 // The share of a collective's time, from 0 to 1, that a program's device can compute in where
 // collectives run beside: 1 of a GPU; of CPU devices the cores of their host that none of the
 // layout's `devices` computes on, for each of those that are there. Empty: the cores are not known.

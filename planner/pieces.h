@@ -83,7 +83,8 @@ struct Piece {
   std::shared_ptr<const ir::Graph> graph;
   std::vector<TensorIndex> inputs;  // per `input` node, in order
   std::vector<TensorIndex>
-      outputs;  // per graph output; an index that is also an input is updated in place
+      outputs;           // per graph output; an index that is also an input is updated in place
+  bool on_host = false;  // the host runs it, on what is in its memory (planner/host_update.h)
 };
 
 struct Import {

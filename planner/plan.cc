@@ -12,6 +12,7 @@
 #include "ir/schema.h"
 #include "ir/verify.h"
 #include "planner/cost_model.h"
+#include "planner/decided.h"
 #include "planner/early_scatters.h"
 #include "planner/evaluation.h"
 #include "planner/job_on_axes.h"
@@ -69,6 +70,7 @@ class PlanMaker {
     MW_TRY(CheckVocabulary(job_, plan_.layout));
     MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
     MW_TRY(PrepareOutputs());
+    MW_TRY(FindHostWeights());
     MW_TRY(MakePrograms());
     DescribeStages();
     MW_TRY(Verify());
@@ -162,6 +164,16 @@ class PlanMaker {
     return OkStatus();
   }
 
+  // ---- what the host renews: of the step, and all programs read it where it lies ----
+
+  Status FindHostWeights() {
+    if (job_.parallel.host_update <= 0 || job_.trained() == nullptr) return OkStatus();
+    MW_ASSIGN_OR_RETURN(const Partition partition,
+                        MakeStepPartition(job_, staged_, plan_.layout, strategies_));
+    host_weights_ = HostWeightsOf(partition);
+    return OkStatus();
+  }
+
   // ---- all programs ----
 
   // At once: each is made from the staged main program and its shardings alone. The longest is
@@ -209,7 +221,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(
         Partition partition,
         MakeInitPartition(staged_.graph, staged_.stages, strategies_, plan_.layout, outputs_));
-    MW_TRY(PlaceState(job_.parallel, partition));
+    MW_TRY(PlaceState(job_.parallel, partition, host_weights_));
     return Lower(ir::kInitProgram, partition, whole,
                  ForwardSchedule({static_cast<int>(whole.pipeline), 1, false}, 1));
   }
@@ -257,7 +269,7 @@ class PlanMaker {
                                       job_.parallel.bucket_bytes));
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
-    MW_TRY(PlaceState(job_.parallel, partition));
+    MW_TRY(PlaceState(job_.parallel, partition, host_weights_));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(layout, /*backward=*/false));
     return Lower(name, partition, layout, std::move(schedule));
@@ -312,6 +324,7 @@ class PlanMaker {
     input.scope = scope_;
     input.overlap = overlap_;
     input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes;
+    input.keeps_weights = job_.parallel.weights_memory == "device";
     input.topology = &topology_;
     return LowerToPrograms(input);
   }
@@ -436,6 +449,7 @@ class PlanMaker {
   Plan plan_;
   StagedStep staged_;
   Strategies strategies_;
+  HostWeights host_weights_;
   OutputStates outputs_;                     // that programs read of one another
   std::map<std::string, Forward> prepared_;  // programs that others read
 };
@@ -565,15 +579,20 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
                         const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
-  const std::optional<ir::JobRequest> sized = WithHeadBlocks(job, topology);
+  MW_ASSIGN_OR_RETURN(const int64_t host_update, ResolveHostUpdate(job, topology));
+  std::optional<ir::JobRequest> sized = WithHeadBlocks(job, topology);
+  if (!sized && host_update != job.parallel.host_update) sized = job;
+  if (sized) sized->parallel.host_update = host_update;
   const ir::JobRequest& asked = sized ? *sized : job;
+  Plan plan;
   if (layout.context() == 1 && layout.expert() == 1) {
-    return PlanMaker(asked, topology, layout, scope, choose).Run();
+    MW_ASSIGN_OR_RETURN(plan, PlanMaker(asked, topology, layout, scope, choose).Run());
+  } else {
+    MW_ASSIGN_OR_RETURN(const JobOnAxes placed, PlaceOnAxes(asked, layout));
+    MW_ASSIGN_OR_RETURN(plan, PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
+    plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());
   }
-  MW_ASSIGN_OR_RETURN(const JobOnAxes placed, PlaceOnAxes(asked, layout));
-  MW_ASSIGN_OR_RETURN(Plan plan,
-                      PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
-  plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());
+  WriteDecided(job, asked, topology, plan);
   return plan;
 }
 

@@ -58,6 +58,8 @@ struct Plan {
   double tokens_per_step = 0;
   double model_flops = 0;  // of a run of the main program (planner/cost_model.h)
   PlanScope scope = PlanScope::kAllDevices;
+  // As the job asks, with memories, overlap and the host's share of the update decided.
+  ir::ParallelSpec decided;
   // Per device. REQUIRES that there is one of this name.
   const std::vector<ir::Program>& Of(std::string_view name) const;
   const std::vector<ir::Program>& Main() const { return Of(main); }

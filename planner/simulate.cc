@@ -25,8 +25,42 @@ struct DeviceState : DeviceTime {
   std::array<double, ir::kSpaceCount> tier_free_s{};  // when its last copy of each memory is made
   std::map<SlotId, double> fetched_s;                 // copies that no RUN has waited for
   std::map<SlotId, double> written_s;  // when the last RUN that wrote a slot was done
+  std::map<SlotId, double> given_s;    // of far slots, when the last OFFLOAD was
+  double host_free_s = 0;              // when the host's last RUN is done
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
+
+  // Until the copies that a RUN reads are there.
+  void AwaitCopies(const ir::Instruction& run) {
+    for (const SlotId id : run.inputs) {
+      const auto fetched = fetched_s.find(id);
+      if (fetched == fetched_s.end()) continue;
+      now_s = std::max(now_s, fetched->second);
+      fetched_s.erase(fetched);
+    }
+  }
+
+  // Beside what the device does, when what it reads has come.
+  void RunOnHost(const ir::Instruction& run, double cost_s) {
+    MW_CHECK(cost_s >= 0) << "the host runs for " << cost_s << " s";
+    double ready_s = host_free_s;
+    for (const SlotId id : run.inputs) {
+      const auto given = given_s.find(id);
+      if (given != given_s.end()) ready_s = std::max(ready_s, given->second);
+    }
+    host_free_s = ready_s + cost_s;
+    for (const SlotId id : run.outputs) written_s[id] = host_free_s;
+  }
+
+  void Copy(const ir::Instruction& copy, ir::Space far, double seconds) {
+    const bool fetches = copy.op == ir::Opcode::kPrefetch;
+    const auto written = written_s.find(copy.inputs[0]);
+    double ready_s = written != written_s.end() ? written->second : now_s;
+    if (fetches) ready_s = std::max(ready_s, now_s);
+    double& free_s = tier_free_s[static_cast<size_t>(far)];
+    free_s = std::max(free_s, ready_s) + seconds;
+    (fetches ? fetched_s : given_s)[copy.outputs[0]] = free_s;
+  }
 };
 
 // Times of a channel's messages in order: when each has arrived, and when it was taken.
@@ -99,6 +133,7 @@ class Replay {
       groups_[g].joined.resize(setup.groups[g].members.size());
     }
     result_.busy_s.resize(programs.size());
+    result_.host_busy_s.resize(programs.size());
     result_.idle_s.resize(programs.size());
     result_.in_flight_max.resize(programs.size());
     result_.sent_bytes.resize(programs.size());
@@ -154,7 +189,9 @@ class Replay {
     for (; devices_[d].next < programs_[d].instructions.size(); ++devices_[d].next) {
       switch (Current(d).op) {
         case ir::Opcode::kRun:
-          return Arrive(d);
+          if (!ir::RunsOnHost(programs_[d], Current(d))) return Arrive(d);
+          RunOnHost(d);
+          break;
         case ir::Opcode::kSend:
           devices_[d].waits = !Send(d);
           if (devices_[d].waits) return OkStatus();
@@ -175,7 +212,6 @@ class Replay {
   }
 
   void CopyBetweenTiers(size_t d) {
-    DeviceState& device = devices_[d];
     const ir::Instruction& copy = Current(d);
     const bool fetches = copy.op == ir::Opcode::kPrefetch;
     const ir::Slot& far = programs_[d].slot(fetches ? copy.inputs[0] : copy.outputs[0]);
@@ -184,23 +220,15 @@ class Replay {
       const mesh::LinkCost link = costs_.tier(programs_[d].device.value(), far.space);
       seconds = link.alpha_s + static_cast<double>(far.type.bytes()) * link.seconds_per_byte;
     }
-    double& free_s = device.tier_free_s[static_cast<size_t>(far.space)];
-    const auto written = device.written_s.find(copy.inputs[0]);
-    const bool known = written != device.written_s.end();
-    free_s = std::max(free_s, known ? written->second : device.now_s) + seconds;
-    if (fetches) device.fetched_s[copy.outputs[0]] = free_s;
+    devices_[d].Copy(copy, far.space, seconds);
   }
 
-  // Until the copies that a RUN reads are there.
-  void AwaitCopies(size_t d) {
-    DeviceState& device = devices_[d];
-    if (device.fetched_s.empty()) return;
-    for (const SlotId id : Current(d).inputs) {
-      const auto fetched = device.fetched_s.find(id);
-      if (fetched == device.fetched_s.end()) continue;
-      device.now_s = std::max(device.now_s, fetched->second);
-      device.fetched_s.erase(fetched);
-    }
+  void RunOnHost(size_t d) {
+    const ir::Executable& executable = programs_[d].executables[Current(d).executable.index()];
+    const double cost_s = costs_.host_run_s ? costs_.host_run_s(programs_[d], executable)
+                                            : CurrentExecutable(d).cost_s;
+    devices_[d].RunOnHost(Current(d), cost_s);
+    result_.host_busy_s[d] += cost_s;
   }
 
   size_t ChannelIndex(size_t d) const {
@@ -255,7 +283,7 @@ class Replay {
 
   // At a RUN: it begins now, or when the last member of its group has come.
   Status Arrive(size_t d) {
-    AwaitCopies(d);
+    devices_[d].AwaitCopies(Current(d));
     const SimExecutable& executable = CurrentExecutable(d);
     if (executable.group < 0) {
       Push(devices_[d].now_s, EventKind::kBegin, d);
@@ -407,7 +435,8 @@ class Replay {
 
   void Summarize() {
     for (const DeviceState& device : devices_) {
-      result_.makespan_s = std::max({result_.makespan_s, device.now_s, LastCopy(device)});
+      result_.makespan_s =
+          std::max({result_.makespan_s, device.now_s, LastCopy(device), device.host_free_s});
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];

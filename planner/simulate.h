@@ -44,6 +44,8 @@ struct CoreUse {
 struct SimulationCosts {
   // Seconds of one RUN of this executable on this device, which has all the cores that it can use.
   std::function<double(const ir::Program&, const ir::Executable&)> run_s;
+  // Of one that the host runs (ir::RunsOnHost); not set: as if the device did.
+  std::function<double(const ir::Program&, const ir::Executable&)> host_run_s;
   // Of a message between two devices, as Program::device numbers them; not set: none.
   std::function<mesh::LinkCost(int from, int to)> link;
   // Of a copy between a farther memory and this device; not set: none.
@@ -66,9 +68,10 @@ struct Simulation {
   double makespan_s = 0;
   std::vector<double> busy_s;       // inside a RUN
   std::vector<double> idle_s;       // makespan - busy
+  std::vector<double> host_busy_s;  // RUNs of the host for the device
   std::vector<int> in_flight_max;   // microbatches forwarded but not yet backwarded
   std::vector<int64_t> sent_bytes;  // SEND only
-  std::vector<Span> spans;          // RUN only, in order of begin
+  std::vector<Span> spans;          // RUNs of devices, in order of begin
   // Collectives that run beside what computes: of a RUN those that are done in part before it.
   // Forecasts find them; their time is not a part of the RUN's.
   std::vector<Span> beside;

@@ -41,14 +41,17 @@ std::vector<std::set<TensorIndex>> FarTensorsOf(const Piece& piece, const Partit
   return touched;
 }
 
-// The chunk of each node that touches a far tensor, from 1; 0: it does not.
-std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int64_t chunk_bytes) {
+// The chunk of each node that touches a far tensor, from 1; 0: it does not. A chunk is the host's
+// or the device's.
+std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int64_t chunk_bytes,
+                            const std::vector<bool>& on_host) {
   MW_CHECK(chunk_bytes > 0) << "chunks of " << chunk_bytes << " bytes";
   std::vector<int> chunks(piece.graph->nodes.size(), 0);
   const auto touched = FarTensorsOf(piece, partition);
   std::set<TensorIndex> held;  // by the chunk
   int chunk = 0;
   int64_t room = 0;
+  bool of_host = false;
   for (size_t n = 0; n < touched.size(); ++n) {
     if (touched[n].empty()) continue;
     const auto bytes_of_new = [&] {
@@ -59,8 +62,10 @@ std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int6
       return bytes;
     };
     int64_t bytes = bytes_of_new();
-    if (chunk == 0 || bytes > room) {
+    const bool runs_on_host = !on_host.empty() && on_host[n];
+    if (chunk == 0 || bytes > room || runs_on_host != of_host) {
       ++chunk;
+      of_host = runs_on_host;
       room = chunk_bytes;
       held.clear();
       bytes = bytes_of_new();
@@ -72,10 +77,42 @@ std::vector<int> ChunkNodes(const Piece& piece, const Partition& partition, int6
   return chunks;
 }
 
+struct DeviceCopy {
+  SlotId slot;
+  bool filled = false;
+};
+struct FarUse {
+  size_t turn = 0;
+  bool fetched = false;
+  bool reads = false;
+  bool writes = false;
+};
+// A far slot. What is not persistent is made on the device, in the slot that the list names, and
+// has a far one from the first time that it goes.
+struct FarItem {
+  SlotId named;
+  SlotId home;
+  bool persistent = true;
+  bool made = false;        // the slot that is named has been used
+  bool host_reads = false;  // when the last RUN of the device has written it
+  std::vector<FarUse> uses;
+  size_t next = 0;  // of these
+  DeviceCopy copy;  // that is there
+};
+
+Instruction MakeTierCopy(Opcode op, SlotId from, SlotId to) {
+  Instruction copy;
+  copy.op = op;
+  copy.inputs = {from};
+  copy.outputs = {to};
+  return copy;
+}
+
 // The copies of one program's RUNs.
 class CopyAdder {
  public:
-  explicit CopyAdder(ir::Program& program) : program_(program) {}
+  CopyAdder(const std::vector<bool>& on_host, ir::Program& program)
+      : on_host_(on_host), program_(program) {}
 
   void Run(int64_t room_bytes) {
     FindUses();
@@ -86,6 +123,12 @@ class CopyAdder {
     size_t turn = 0;
     for (Instruction& instruction : program_.instructions) {
       if (instruction.op != Opcode::kRun) {
+        with_copies.push_back(std::move(instruction));
+        continue;
+      }
+      if (IsOnHost(instruction)) {
+        for (Instruction& each : std::exchange(late, {})) with_copies.push_back(std::move(each));
+        ReadOnHost(instruction);
         with_copies.push_back(std::move(instruction));
         continue;
       }
@@ -103,37 +146,42 @@ class CopyAdder {
   }
 
  private:
-  struct Copy {
-    SlotId slot;
-    bool filled = false;
-  };
-  struct Use {
-    size_t turn = 0;
-    bool fetched = false;
-    bool reads = false;
-    bool writes = false;
-  };
-  // A far slot. What is not persistent is made on the device, in the slot that the list names, and
-  // has a far one from the first time that it goes.
-  struct Item {
-    SlotId named;
-    SlotId home;
-    bool persistent = true;
-    bool made = false;  // the slot that is named has been used
-    std::vector<Use> uses;
-    size_t next = 0;  // of these
-    Copy copy;        // that is there
-  };
+  bool IsOnHost(const Instruction& run) const {
+    return !on_host_.empty() && on_host_[run.executable.index()];
+  }
+
+  // What the device has made for the host is in its memory; the rest lies there for good.
+  void ReadOnHost(Instruction& run) const {
+    for (SlotId& id : run.inputs) {
+      const auto found = index_.find(id);
+      if (found == index_.end() || items_[found->second].persistent) continue;
+      MW_CHECK(items_[found->second].home.valid()) << "the host reads s" << id << " too early";
+      id = items_[found->second].home;
+    }
+  }
 
   void FindUses() {
+    std::set<SlotId> renewed;  // by the host
     for (const Instruction& run : program_.instructions) {
       if (run.op != Opcode::kRun) continue;
+      if (IsOnHost(run)) {
+        for (const SlotId id : run.inputs) {
+          const auto found = index_.find(id);
+          if (found != index_.end()) items_[found->second].host_reads = true;
+        }
+        renewed.insert(run.outputs.begin(), run.outputs.end());
+        continue;
+      }
+      for (const SlotId id : run.inputs) {
+        MW_CHECK(!renewed.contains(id) || program_.slot(id).space == Space::kDevice)
+            << "a copy of s" << id << " is read behind the host's RUN";
+      }
       const size_t turn = uses_.size();
       uses_.emplace_back();
       for (const SlotId id : run.inputs) FindUse(turn, id).reads = true;
       for (const SlotId id : run.outputs) FindUse(turn, id).writes = true;
     }
-    for (Item& item : items_) {
+    for (FarItem& item : items_) {
       ir::Slot& slot = program_.slots[item.named.index()];
       item.persistent = slot.persistent;
       if (item.persistent) item.home = item.named;
@@ -152,14 +200,14 @@ class CopyAdder {
   }
 
   // What is near is nothing to remember.
-  Use& FindUse(size_t turn, SlotId id) {
+  FarUse& FindUse(size_t turn, SlotId id) {
     if (program_.slot(id).space == Space::kDevice) return near_;
     const auto [at, fresh] = index_.try_emplace(id, items_.size());
     if (fresh) {
       bytes_.push_back(program_.slot(id).type.bytes());
       items_.emplace_back().named = id;
     }
-    std::vector<Use>& uses = items_[at->second].uses;
+    std::vector<FarUse>& uses = items_[at->second].uses;
     if (uses.empty() || uses.back().turn != turn) {
       uses.push_back({turn});
       uses_[turn].push_back(at->second);
@@ -178,7 +226,7 @@ class CopyAdder {
     for (SlotId& id : run.outputs) {
       const auto found = index_.find(id);
       if (found == index_.end()) continue;
-      Item& item = items_[found->second];
+      FarItem& item = items_[found->second];
       id = item.copy.slot;
       GiveBack(item, behind, late);
     }
@@ -186,31 +234,31 @@ class CopyAdder {
   }
 
   void BeginUse(size_t index, size_t turn, std::vector<Instruction>& before) {
-    Item& item = items_[index];
+    FarItem& item = items_[index];
     MW_CHECK(item.next < item.uses.size() && item.uses[item.next].turn == turn)
         << "item " << index << " is not used by RUN " << turn;
-    const Use& use = item.uses[item.next];
+    const FarUse& use = item.uses[item.next];
     // What is written and not read has a new copy.
     if (use.fetched || !item.copy.slot.valid() || !use.reads) item.copy = NewCopy(item);
     if (use.reads && !item.copy.filled) {
       MW_CHECK(item.home.valid()) << "s" << item.named << " is read before it is made";
-      before.push_back(MakeCopy(Opcode::kPrefetch, item.home, item.copy.slot));
+      before.push_back(MakeTierCopy(Opcode::kPrefetch, item.home, item.copy.slot));
     }
     item.copy.filled = true;
   }
 
   // Of an item that this turn writes.
-  void GiveBack(Item& item, std::vector<Instruction>& behind, std::vector<Instruction>& late) {
+  void GiveBack(FarItem& item, std::vector<Instruction>& behind, std::vector<Instruction>& late) {
     if (item.persistent) {
-      behind.push_back(MakeCopy(Opcode::kOffload, item.copy.slot, item.home));
-    } else if (ComesBack(item)) {
+      behind.push_back(MakeTierCopy(Opcode::kOffload, item.copy.slot, item.home));
+    } else if (ComesBack(item) || (item.host_reads && IsLastWrite(item))) {
       if (!item.home.valid()) item.home = AddSlot(item.named, Space::kHost);
-      late.push_back(MakeCopy(Opcode::kOffload, item.copy.slot, item.home));
+      late.push_back(MakeTierCopy(Opcode::kOffload, item.copy.slot, item.home));
     }
   }
 
   // Whether what is there now is read again after it has left.
-  static bool ComesBack(const Item& item) {
+  static bool ComesBack(const FarItem& item) {
     for (size_t i = item.next + 1; i < item.uses.size(); ++i) {
       if (item.uses[i].fetched) return item.uses[i].reads;
       if (item.uses[i].writes) return false;
@@ -218,17 +266,14 @@ class CopyAdder {
     return false;
   }
 
-  Copy NewCopy(Item& item) {
-    if (!item.persistent && !std::exchange(item.made, true)) return {item.named, false};
-    return {AddSlot(item.named, Space::kDevice), false};
+  static bool IsLastWrite(const FarItem& item) {
+    return std::none_of(item.uses.begin() + static_cast<int64_t>(item.next) + 1, item.uses.end(),
+                        [](const FarUse& use) { return use.writes; });
   }
 
-  static Instruction MakeCopy(Opcode op, SlotId from, SlotId to) {
-    Instruction copy;
-    copy.op = op;
-    copy.inputs = {from};
-    copy.outputs = {to};
-    return copy;
+  DeviceCopy NewCopy(FarItem& item) {
+    if (!item.persistent && !std::exchange(item.made, true)) return {item.named, false};
+    return {AddSlot(item.named, Space::kDevice), false};
   }
 
   SlotId AddSlot(SlotId of, Space space) {
@@ -243,12 +288,13 @@ class CopyAdder {
     return id;
   }
 
+  const std::vector<bool>& on_host_;
   ir::Program& program_;
   std::map<SlotId, size_t> index_;  // of items, by the slot that the list names
-  std::vector<Item> items_;
+  std::vector<FarItem> items_;
   std::vector<int64_t> bytes_;  // of them
   std::vector<std::vector<size_t>> uses_;
-  Use near_;
+  FarUse near_;
 };
 
 // What a message or a report names, which no copy stands for.
@@ -301,7 +347,11 @@ void MarkActivations(const std::set<TensorIndex>& named, Partition& partition) {
 }
 
 // `first`: those before it are as they should be.
-void MarkGradients(TensorIndex first, const std::set<TensorIndex>& named, Partition& partition) {
+void MarkGradients(TensorIndex first, std::set<TensorIndex> named, Partition& partition) {
+  for (const Piece& piece : partition.pieces) {  // has its own way back
+    if (piece.on_host) named.insert(piece.outputs.begin(), piece.outputs.end());
+  }
+
   for (auto i = first; i.index() < partition.tensors.size(); i = TensorIndex(i.value() + 1)) {
     StageTensor& tensor = partition.tensors[i];
     if (tensor.role == TensorRole::kParam || tensor.kind != ir::MemoryKind::kGradients) continue;
@@ -309,16 +359,24 @@ void MarkGradients(TensorIndex first, const std::set<TensorIndex>& named, Partit
   }
 }
 
-Status CutIntoChunks(int64_t chunk_bytes, Partition& partition) {
+Status CutIntoChunks(int64_t chunk_bytes, const HostNodes& host_nodes, Partition& partition) {
   std::vector<Piece> pieces;
-  for (Piece& piece : partition.pieces) {
-    const std::vector<int> chunks = ChunkNodes(piece, partition, chunk_bytes);
+  for (size_t p = 0; p < partition.pieces.size(); ++p) {
+    Piece& piece = partition.pieces[p];
+    const bool split =
+        !host_nodes.empty() && std::any_of(host_nodes[p].begin(), host_nodes[p].end(),
+                                           [](bool on_host) { return on_host; });
+    const std::vector<bool> on_host = split ? host_nodes[p] : std::vector<bool>();
+    std::vector<int> chunks = ChunkNodes(piece, partition, chunk_bytes, on_host);
+    // Between chunks there is room for what the host's nodes read and what reads theirs.
+    if (split)
+      std::transform(chunks.begin(), chunks.end(), chunks.begin(), [](int c) { return 3 * c; });
     if (std::all_of(chunks.begin(), chunks.end(), [](int chunk) { return chunk == 0; })) {
       pieces.push_back(std::move(piece));
       continue;
     }
     MW_ASSIGN_OR_RETURN(std::vector<Piece> parts,
-                        CutPiece(piece, PlaceNodes(*piece.graph, chunks), partition));
+                        CutPiece(piece, PlaceNodes(*piece.graph, chunks), partition, on_host));
     for (Piece& part : parts) pieces.push_back(std::move(part));
   }
   partition.pieces = std::move(pieces);
@@ -351,8 +409,10 @@ Space SpaceOf(const ir::ParallelSpec& wanted, ir::MemoryKind kind) {
   return Space::kDevice;
 }
 
-Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
+Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition, const HostWeights& known) {
   MarkParams(wanted, partition);
+  MarkHostWeights(known, partition);
+  const HostNodes host_nodes = ChooseHostNodes(wanted, partition);
   const std::set<TensorIndex> named = NamedElsewhere(partition);
   if (SpaceOf(wanted, ir::MemoryKind::kActivations) == Space::kHost) {
     MarkActivations(named, partition);
@@ -362,16 +422,17 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition) {
   const auto is_far = [](const StageTensor& tensor) { return tensor.space != Space::kDevice; };
   if (std::none_of(partition.tensors.begin(), partition.tensors.end(), is_far)) return OkStatus();
   const TensorIndex cut(static_cast<int32_t>(partition.tensors.size()));
-  MW_TRY(CutIntoChunks(wanted.offload_chunk_bytes, partition));
+  MW_TRY(CutIntoChunks(wanted.offload_chunk_bytes, host_nodes, partition));
   // Gradients that an update hands on from chunk to chunk.
   if (gradients) MarkGradients(cut, named, partition);
   return OkStatus();
 }
 
-void AddTierCopies(int64_t room_bytes, ir::Program& program) {
+void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program) {
   const auto is_far = [](const ir::Slot& slot) { return slot.space != Space::kDevice; };
   if (std::none_of(program.slots.begin(), program.slots.end(), is_far)) return;
-  CopyAdder(program).Run(room_bytes);
+  AddHostCopies(on_host, program);
+  CopyAdder(on_host, program).Run(room_bytes);
 }
 
 }  // namespace meshwright::planner

@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "ir/job.h"
 #include "ir/program.h"
+#include "planner/host_update.h"
 #include "planner/pieces.h"
 
 namespace meshwright::planner {
@@ -32,13 +33,16 @@ namespace meshwright::planner {
 ir::Space SpaceOf(const ir::ParallelSpec& wanted, ir::MemoryKind kind);
 
 // Marks the tensors that the job wants elsewhere, and cuts the pieces that touch them. What a
-// message or a report names stays. Errors: kInternal: as CutPiece.
-Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition);
+// message or a report names stays. Of the update, the host runs what it renews where it lies
+// (planner/host_update.h); known: weights that it renews in another program. Errors: kInternal: as
+// CutPiece.
+Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition,
+                  const HostWeights& known = {});
 
 // Gives every RUN that names a far slot a copy of it instead: fetched one RUN ahead of the one that
 // reads it, given back behind the one that writes it; what is not persistent, behind the RUN that
-// follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running need. For
-// lists without FREE.
-void AddTierCopies(int64_t room_bytes, ir::Program& program);
+// follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running need.
+// on_host: per executable, the host runs it, on what is in its memory. For lists without FREE.
+void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program);
 
 }  // namespace meshwright::planner

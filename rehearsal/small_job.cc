@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "planner/decided.h"
 #include "planner/resolve_layout.h"
 #include "search/sharding_pins.h"
 
@@ -181,13 +182,16 @@ void ShrinkModel(const models::ModelSpec& of_job, const Layout& layout, int64_t 
   }
 }
 
-// Buckets of gradients, and blocks of the head, as many as there are in the job.
+// Buckets of gradients, chunks of what is far, and blocks of the head, as many as there are in the
+// job.
 void ShrinkBlocks(double params_share, double tokens_share, ir::ParallelSpec& parallel) {
   constexpr int64_t kLeastBucket = 64;
   const auto scaled = [](int64_t size, double share) {
     return static_cast<int64_t>(static_cast<double>(size) * share);
   };
   parallel.bucket_bytes = std::max(kLeastBucket, scaled(parallel.bucket_bytes, params_share));
+  parallel.offload_chunk_bytes =
+      std::max(kLeastBucket, scaled(parallel.offload_chunk_bytes, params_share));
   if (parallel.head_block_tokens == 0) return;
   parallel.head_block_tokens =
       std::max<int64_t>(1, scaled(parallel.head_block_tokens, tokens_share));
@@ -303,6 +307,7 @@ Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Mod
   LeaveOut(small);
   const std::string own_pins = std::exchange(small.parallel.sharding_pins, "");
   planner::PinDegrees(made.layout, small.parallel);
+  planner::PinMemories(plan, small.parallel);
   small.parallel.part_layers.clear();  // the layout has them
   small.parallel.recompute_layers.clear();
   small.parallel.tensor_axes.clear();

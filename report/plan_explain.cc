@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/host_update.h"
 
 namespace meshwright::report {
 namespace {
@@ -302,6 +303,19 @@ std::string ShardingsJson(const ShardingExplanations& answer, bool by_search) {
 
 namespace {
 
+// Who renews what of the state in the host's memory; empty: nothing is there.
+std::vector<std::vector<std::string>> RenewedRows(const ir::Program& program) {
+  std::vector<std::vector<std::string>> rows;
+  for (const planner::UpdateGroup& group : planner::UpdateGroupsOf(program)) {
+    MW_CHECK(!group.weights.empty()) << "instruction " << group.instruction << " renews no state";
+    const std::string more =
+        group.weights.size() > 1 ? fmt::format(" and {} more", group.weights.size() - 1) : "";
+    rows.push_back({group.weights.front() + more, FormatBytes(group.state_bytes),
+                    group.on_host ? "host" : "device"});
+  }
+  return rows;
+}
+
 // Where each kind of the fullest device is, and the notes that say why.
 std::string ExplainMemory(const planner::Plan& plan, bool json) {
   const auto fullest =
@@ -329,11 +343,20 @@ std::string ExplainMemory(const planner::Plan& plan, bool json) {
   }
   rows.push_back({"allocated", FormatBytes(fullest->total_bytes),
                   FormatBytes(fullest->host.total_bytes), FormatBytes(fullest->disk.total_bytes)});
+  const auto renewed = RenewedRows(plan.Main()[static_cast<size_t>(fullest - plan.memory.begin())]);
   if (json) {
-    return nlohmann::ordered_json{{"memory", std::move(kinds)}, {"notes", plan.notes}}.dump(2) +
-           "\n";
+    nlohmann::ordered_json groups = nlohmann::ordered_json::array();
+    for (const auto& row : renewed) {
+      groups.push_back({{"weights", row[0]}, {"state", row[1]}, {"renewed_by", row[2]}});
+    }
+    nlohmann::ordered_json object{{"memory", std::move(kinds)}, {"notes", plan.notes}};
+    if (!groups.empty()) object["update"] = std::move(groups);
+    return object.dump(2) + "\n";
   }
   std::string text = FormatTable({"FULLEST DEVICE", "DEVICE", "HOST", "DISK"}, rows);
+  if (!renewed.empty()) {
+    text += FormatTable({"STATE IN THE HOST'S MEMORY", "BYTES", "RENEWED BY"}, renewed);
+  }
   for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
 }

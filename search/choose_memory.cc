@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -27,6 +28,9 @@ constexpr std::array<PlacedKind, 4> kPlacedKinds = {{
     {"activations", &ir::ParallelSpec::activations_memory, 1},
 }};
 constexpr const char* kOpenMemory = "auto";
+
+// Faster by less is not worth moving more.
+constexpr double kWorthMoving = 1e-2;
 
 // Decides the kinds from `kind` on, in each way.
 void Decide(size_t kind, size_t distance, ir::ParallelSpec spec,
@@ -61,6 +65,15 @@ std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec&
   Decide(0, 0, parallel, by_distance);
   MW_CHECK(!by_distance.empty() && by_distance.front().size() == 1)
       << "nothing is moved in more than one way";
+  if (!LeavesMemoryOpen(parallel)) return by_distance;
+  // The host renews what is in its memory.
+  for (std::vector<ir::ParallelSpec>& as_near : by_distance) {
+    for (ir::ParallelSpec& spec : as_near) {
+      const bool there =
+          spec.optimizer_memory == kMemories[1] && spec.weights_memory != kMemories[2];
+      if (!there && parallel.optimizer_memory == kOpenMemory) spec.host_update = 0;
+    }
+  }
   return by_distance;
 }
 
@@ -90,15 +103,14 @@ struct NearChoices {
   Status misfit;  // of the first that does not fit
 };
 
-Result<NearChoices> TryChoices(
-    const ir::JobRequest& job, const mesh::Topology& topology,
-    const std::vector<ir::ParallelSpec>& specs,
-    const std::function<Result<FoundPlan>(const ir::JobRequest&)>& find) {
+Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& topology,
+                               const std::vector<ir::ParallelSpec>& specs,
+                               const FindOnDevices& find) {
   NearChoices tried;
   for (const ir::ParallelSpec& spec : specs) {
     ir::JobRequest decided = job;
     decided.parallel = spec;
-    Result<FoundPlan> found = find(decided);
+    Result<FoundPlan> found = find(decided, topology);
     if (!found.has_value()) {
       if (found.error().code() != StatusCode::kResourceExhausted) return Fail(found.error());
       if (tried.misfit.ok()) tried.misfit = found.error();
@@ -126,22 +138,66 @@ std::string MemoryNote(const ir::JobRequest& job, const NearChoices& tried, cons
       nearest.message());
 }
 
+bool HasLimit(const mesh::Topology& topology) {
+  return std::any_of(topology.devices.begin(), topology.devices.end(),
+                     [](const mesh::Device& device) { return device.memory_bytes > 0; });
+}
+
+// A step of the job with nothing moved, on the same devices without a limit: no choice is faster,
+// since all that memories change is what is copied.
+Result<double> SecondsWithoutLimit(const ir::JobRequest& job, const ir::ParallelSpec& nearest,
+                                   mesh::Topology topology, const FindOnDevices& find) {
+  for (mesh::Device& device : topology.devices) device.memory_bytes = 0;
+  ir::JobRequest decided = job;
+  decided.parallel = nearest;
+  MW_ASSIGN_OR_RETURN(const FoundPlan found, find(decided, topology));
+  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
+                      planner::ForecastStep(found.plan, topology));
+  return forecast.step_s;
+}
+
+// Of a choice that fits: what the next distance takes instead, if it is faster.
+Result<std::optional<TimedPlan>> FasterFarther(const ir::JobRequest& job,
+                                               const mesh::Topology& topology,
+                                               const std::vector<ir::ParallelSpec>& farther,
+                                               double step_s, const FindOnDevices& find) {
+  MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
+  MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, farther, find));
+  if (!tried.best || tried.best->step_s >= step_s * (1 - kWorthMoving)) return std::nullopt;
+  tried.best->found.plan.notes.push_back(fmt::format(
+      "memories that are open: {}; a step is forecast to take {}, {} where less is moved",
+      MemoryText(job.parallel, tried.best->spec), FormatDuration(tried.best->step_s),
+      FormatDuration(step_s)));
+  return std::move(tried.best);
+}
+
 }  // namespace
 
-Result<FoundPlan> FindInMemories(
-    const ir::JobRequest& job, const mesh::Topology& topology,
-    const std::function<Result<FoundPlan>(const ir::JobRequest&)>& find) {
-  if (!LeavesMemoryOpen(job.parallel)) return find(job);
+Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
+                                 const FindOnDevices& find) {
+  if (!LeavesMemoryOpen(job.parallel)) return find(job, topology);
   Status nearest;
   Status farthest;
-  for (const std::vector<ir::ParallelSpec>& as_near : MemoryChoices(job.parallel)) {
-    MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, as_near, find));
-    if (tried.best) {
-      tried.best->found.plan.notes.push_back(MemoryNote(job, tried, nearest));
-      return std::move(tried.best->found);
+  const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel);
+  for (size_t d = 0; d < choices.size(); ++d) {
+    MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, choices[d], find));
+    if (!tried.best) {
+      farthest = tried.misfit;
+      if (nearest.ok()) nearest = tried.misfit;
+      continue;
     }
-    farthest = tried.misfit;
-    if (nearest.ok()) nearest = tried.misfit;
+    if (d + 1 < choices.size() && HasLimit(topology) && job.trained() != nullptr) {
+      const double step_s = tried.best->step_s;
+      MW_ASSIGN_OR_RETURN(const double least_s,
+                          SecondsWithoutLimit(job, choices[0].front(), topology, find));
+      if (step_s > least_s * (1 + kWorthMoving)) {
+        MW_ASSIGN_OR_RETURN(std::optional<TimedPlan> faster,
+                            FasterFarther(job, topology, choices[d + 1], step_s, find));
+        if (faster) return std::move(faster->found);
+      }
+    }
+    tried.best->found.plan.notes.push_back(MemoryNote(job, tried, nearest));
+    return std::move(tried.best->found);
   }
   return Fail(Status(farthest.code(), fmt::format("with the farthest memories that are open: {}",
                                                   farthest.message())));

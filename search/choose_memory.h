@@ -1,9 +1,11 @@
-// Where what a job leaves to the search is: the nearest memories with which it fits.
+// Where what a job leaves to the search is: near memories with which it fits, by what a step takes.
 //
 // A choice says for each kind of memory use in which memory it is. Choices are as far as the kinds
 // that they move, a disk counting twice: first nothing is moved, then one kind to the host's
-// memory, and so on. The first distance at which some choice fits ends the search, and of its
-// choices the one with the shortest step is taken: what is farther moves more.
+// memory, and so on. Of the choices of the first distance at which one fits the one with the
+// shortest step is taken, unless room costs time there: where devices without a limit had a shorter
+// step (for there the layout is free, and nothing is computed again), the next distance is priced,
+// too, and taken if it is faster.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -28,10 +30,12 @@ std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec&
 // open.
 std::string MemoryText(const ir::ParallelSpec& asked, const ir::ParallelSpec& chosen);
 
+using FindOnDevices =
+    std::function<Result<FoundPlan>(const ir::JobRequest&, const mesh::Topology&)>;
+
 // The plan of `find` for the job with its memories decided, with a note that says what was wrong
 // with nearer ones. Errors: as `find`; where nothing fits, that of the farthest choice.
-Result<FoundPlan> FindInMemories(
-    const ir::JobRequest& job, const mesh::Topology& topology,
-    const std::function<Result<FoundPlan>(const ir::JobRequest&)>& find);
+Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
+                                 const FindOnDevices& find);
 
 }  // namespace meshwright::search

@@ -17,6 +17,7 @@
 #include "planner/stages.h"
 #include "planner/vocabulary_schedule.h"
 #include "search/choose_memory.h"
+#include "search/choose_overlap.h"
 #include "search/find_layout.h"
 #include "search/find_shardings.h"
 #include "search/least_memory.h"
@@ -545,15 +546,19 @@ Result<FirstPlan> FirstThatHasAPlan(
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
-  return FindInMemories(job, topology, [&](const ir::JobRequest& decided) {
+  const auto find = [&](const ir::JobRequest& decided, const mesh::Topology& devices) {
     if (!ir::ReadsOutputs(decided) || decided.parallel.pipeline != 0) {
-      return PlanFinder(decided, topology, options, clock, scope).Run();
+      return PlanFinder(decided, devices, options, clock, scope).Run();
     }
     // What programs read of one another is on the devices of one stage.
     ir::JobRequest on_one_stage = decided;
     on_one_stage.parallel.pipeline = 1;
-    return PlanFinder(on_one_stage, topology, options, clock, scope).Run();
-  });
+    return PlanFinder(on_one_stage, devices, options, clock, scope).Run();
+  };
+  return FindInMemories(job, topology,
+                        [&](const ir::JobRequest& decided, const mesh::Topology& devices) {
+                          return FindWithOverlap(decided, devices, find);
+                        });
 }
 
 }  // namespace meshwright::search

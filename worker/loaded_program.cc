@@ -44,6 +44,11 @@ Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
   return OkStatus();
 }
 
+Access AccessTo(const std::byte* data, int64_t bytes, bool writes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  return {begin, begin + static_cast<uintptr_t>(bytes), writes};
+}
+
 void ResolveCopy(const ir::Program& program, const ir::Instruction& copy,
                  const DeviceMemory& memory, StepInstruction& step) {
   const ir::Slot& from = program.slot(copy.inputs[0]);
@@ -59,6 +64,26 @@ void ResolveCopy(const ir::Program& program, const ir::Instruction& copy,
 }
 
 }  // namespace
+
+void HostRuns::AddScratch(const ScratchNeed& need) {
+  const auto bytes = static_cast<size_t>(need.bytes + device::kAlignmentBytes);
+  scratch_.resize(std::max(scratch_.size(), bytes));
+}
+
+std::byte* HostRuns::scratch() {
+  MW_CHECK(!scratch_.empty()) << "no RUN of the host has been added";
+  const auto begin = reinterpret_cast<uintptr_t>(scratch_.data());
+  return scratch_.data() +
+         (device::AlignUp(static_cast<int64_t>(begin)) - static_cast<int64_t>(begin));
+}
+
+void HostRuns::Begin(const ops::RunContext& context, const FirstCause& cause) {
+  context_ = context;
+  context_.team = nullptr;
+  context_.observer = nullptr;
+  context_.microbatch = 0;
+  cause_ = &cause;
+}
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
                                                            const ops::Target& target, Links& links,
@@ -78,7 +103,11 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
   for (const ir::Instruction& instruction : loaded->program_.instructions) {
     Result<Step> step = loaded->LoadInstruction(instruction, links);
     if (!step.has_value()) return Fail(step.error().WithContext(name));
-    if (step->op == ir::Opcode::kRun || IsMessage(step->op)) memory.AddScratch(NeedOf(*step));
+    if (ir::RunsOnHost(loaded->program_, instruction)) {
+      loaded->host_runs_.AddScratch(NeedOf(*step));
+    } else if (step->op == ir::Opcode::kRun || IsMessage(step->op)) {
+      memory.AddScratch(NeedOf(*step));
+    }
     loaded->steps_.push_back(std::move(*step));
   }
   return loaded;
@@ -113,6 +142,10 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
     const ir::Instruction& instruction = program_.instructions[i];
     Step& step = steps_[i];
     if (step.op == ir::Opcode::kRun) {
+      if (lanes != nullptr && ir::RunsOnHost(program_, instruction)) {
+        return Unimplemented(
+            "GPUs renew all of their state themselves: parallelism.host_update_percent = 0");
+      }
       ResolveRun(instruction, memory, step);
     } else if (ir::IsTierCopy(step.op)) {
       ResolveCopy(program_, instruction, memory, step);
@@ -143,14 +176,14 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
 }
 
 // What an instruction touches: its slots, and for a RUN the workspace that others' slots may have
-// had before. What is on a disk is touched by one thread alone.
+// had before, unless the host does it. What is on a disk is touched by one thread alone.
 void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) {
   const auto copies = [](const Step& step) { return ir::IsTierCopy(step.op); };
-  if (std::none_of(steps_.begin(), steps_.end(), copies)) return;
-  const auto touch = [](const std::byte* data, int64_t bytes, bool writes) {
-    const auto begin = reinterpret_cast<uintptr_t>(data);
-    return Access{begin, begin + static_cast<uintptr_t>(bytes), writes};
-  };
+  const auto on_host = [&](const ir::Instruction& run) { return ir::RunsOnHost(program_, run); };
+  if (std::none_of(steps_.begin(), steps_.end(), copies) &&
+      std::none_of(program_.instructions.begin(), program_.instructions.end(), on_host)) {
+    return;
+  }
   std::vector<TierItem> items(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const ir::Instruction& instruction = program_.instructions[i];
@@ -159,14 +192,19 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     const auto add = [&](SlotId id, bool writes) {
       const ir::Slot& slot = program_.slot(id);
       if (slot.space == ir::Space::kDisk) return;
-      item.accesses.push_back(touch(memory.Address(slot), slot.type.bytes(), writes));
+      item.accesses.push_back(AccessTo(memory.Address(slot), slot.type.bytes(), writes));
     };
     for (const SlotId id : instruction.inputs) add(id, false);
     for (const SlotId id : instruction.outputs) add(id, true);
     if (instruction.slot.valid()) add(instruction.slot, instruction.op == ir::Opcode::kRecv);
+    if (on_host(instruction)) {
+      item.lane = TierLane::kHostRuns;
+      item.run = [this, i] { return host_runs_.Run(steps_[i]); };
+      continue;
+    }
     if (instruction.op == ir::Opcode::kRun) {
       item.accesses.push_back(
-          touch(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
+          AccessTo(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
     }
     if (!copies(steps_[i])) continue;
     item.lane = steps_[i].file == nullptr ? TierLane::kHost : TierLane::kDisk;
@@ -186,8 +224,7 @@ Status LoadedProgram::Record() {
   return instruction < 0 ? recorded : recorded.WithContext(NameOf(program_, instruction));
 }
 
-void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory,
-                               Step& step) const {
+void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) {
   LoadedExecutable::Areas areas;
   for (SlotId id : run.inputs) areas.inputs.push_back(memory.Address(program_.slot(id)));
   for (SlotId id : run.outputs) areas.outputs.push_back(memory.Address(program_.slot(id)));
@@ -195,6 +232,7 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
   areas.collective_scratch = memory.collective_scratch();
   areas.bucket_scratch = memory.bucket_scratch();
   areas.scratch = memory.scratch(NeedOf(step));
+  if (ir::RunsOnHost(program_, run)) areas.scratch = host_runs_.scratch();
   step.call = step.executable->Resolve(step.binding, areas);
   step.binding = {};
 }
@@ -207,6 +245,7 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
     return OkStatus();
   }
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
+  host_runs_.Begin(context, cause);
   tiers_->Begin();
   const Status ran = RunInstructions(context, cause, counter);
   if (!ran.ok()) {
@@ -226,10 +265,14 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
     if (cause.stopped()) return cause.status();
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
-    const bool computes = tiers_ != nullptr && !ir::IsTierCopy(steps_[i].op);
+    const bool beside =
+        ir::IsTierCopy(steps_[i].op) || ir::RunsOnHost(program_, program_.instructions[i]);
+    const bool computes = tiers_ != nullptr && !beside;
     Status status = computes ? tiers_->Await(i) : OkStatus();
     if (computes) counter.Passed(ir::StepMark::kAwaited);
-    if (status.ok()) status = RunInstruction(steps_[i], run_context, cause, counter);
+    if (status.ok() && !beside) {
+      status = RunInstruction(steps_[i], run_context, cause, counter);
+    }
     if (!status.ok()) {
       if (!cause.stopped()) {
         cause.Record(Locate(status, static_cast<int64_t>(i), context.step, cause));

@@ -32,6 +32,24 @@
 
 namespace meshwright::worker {
 
+// What RUNs of the host (ir::RunsOnHost) have of their own: they are beside the device's thread.
+class HostRuns {
+ public:
+  void AddScratch(const ScratchNeed& need);
+  std::byte* scratch();  // aligned
+  // Of the steps from now on.
+  void Begin(const ops::RunContext& context, const FirstCause& cause);
+  Status Run(StepInstruction& run) {
+    return run.executable->Run(run.call, context_, *cause_, counter_);
+  }
+
+ private:
+  std::vector<std::byte> scratch_;
+  ops::RunContext context_;
+  const FirstCause* cause_ = nullptr;
+  InstructionCounter counter_;  // nobody asks
+};
+
 class LoadedProgram {
  public:
   // Checks the program, makes kernels and links, and adds what it needs to `memory`.
@@ -71,7 +89,7 @@ class LoadedProgram {
 
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
-  void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step) const;
+  void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step);
   void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
@@ -86,6 +104,7 @@ class LoadedProgram {
   std::vector<Step> steps_;  // one per instruction
   std::vector<ReportPlace> report_places_;
   std::unique_ptr<QueuedStep> queued_;
+  HostRuns host_runs_;
   std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
   std::unique_ptr<StepLanes> lanes_;   // null: one thing runs after the other, or a GPU's queues do
 };

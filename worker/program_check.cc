@@ -149,12 +149,11 @@ Status CheckChannels(const Program& program) {
   return OkStatus();
 }
 
-Status CheckSlotType(const Program& program, SlotId id, const ir::TensorType& want) {
-  if (!InRange(id, program.slots)) {
-    return InvalidArgument(fmt::format("slot s{} does not exist", id.value()));
-  }
-  if (program.slot(id).space != ir::Space::kDevice) {
-    return InvalidArgument(fmt::format("slot s{} is not in the device's memory", id.value()));
+Status CheckSlotType(const Program& program, SlotId id, const ir::TensorType& want,
+                     ir::Space space) {
+  if (program.slot(id).space != space) {
+    return InvalidArgument(
+        fmt::format("slot s{} is not in the {}'s memory", id.value(), ir::SpaceName(space)));
   }
   if (program.slot(id).type == want) return OkStatus();
   return InvalidArgument(fmt::format("slot s{} is {}, the executable has {}", id.value(),
@@ -176,12 +175,24 @@ Status CheckRun(const Program& program, const Instruction& run) {
                                        run.inputs.size(), run.outputs.size(), inputs.size(),
                                        graph.outputs.size()));
   }
+  for (const auto* const ids : {&run.inputs, &run.outputs}) {
+    for (const SlotId id : *ids) {
+      if (InRange(id, program.slots)) continue;
+      return InvalidArgument(fmt::format("slot s{} does not exist", id.value()));
+    }
+  }
+  const bool on_host = ir::RunsOnHost(program, run);
+  const ir::Space space = on_host ? ir::Space::kHost : ir::Space::kDevice;
+  if (on_host && ir::PlanWorkspace(graph).bytes > 0) {
+    return InvalidArgument(fmt::format("the host runs {}, which has temporaries", graph.name));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    MW_TRY(CheckSlotType(program, run.inputs[i], graph.type(graph.node(inputs[i]).outputs[0])));
+    MW_TRY(
+        CheckSlotType(program, run.inputs[i], graph.type(graph.node(inputs[i]).outputs[0]), space));
   }
   std::set<SlotId> distinct;
   for (size_t i = 0; i < run.outputs.size(); ++i) {
-    MW_TRY(CheckSlotType(program, run.outputs[i], graph.type(graph.outputs[i].value)));
+    MW_TRY(CheckSlotType(program, run.outputs[i], graph.type(graph.outputs[i].value), space));
     if (!distinct.insert(run.outputs[i]).second) {
       return InvalidArgument(fmt::format("two outputs in slot s{}", run.outputs[i].value()));
     }

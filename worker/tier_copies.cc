@@ -10,12 +10,12 @@
 namespace meshwright::worker {
 namespace {
 
-constexpr std::array<int64_t, kTierLanes> kNothing = {-1, -1, -1};
+constexpr std::array<int64_t, kTierLanes> kNothing = {-1, -1, -1, -1};
 
 }  // namespace
 
 TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
-    : bytes_per_s_{0, rates.host_bytes_per_s, rates.disk_bytes_per_s},
+    : bytes_per_s_{0, rates.host_bytes_per_s, rates.disk_bytes_per_s, 0},
       awaited_(items.size(), kNothing) {
   std::vector<QueueItem> queued;
   for (const TierItem& item : items) {
@@ -34,6 +34,8 @@ TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
     if (items[i].lane == TierLane::kComputes) continue;
     MW_CHECK((items[i].lane == TierLane::kDisk) == (items[i].file != nullptr))
         << "copy " << i << " is of another lane than its memory";
+    MW_CHECK((items[i].lane == TierLane::kHostRuns) == (items[i].run != nullptr))
+        << "item " << i << " is of another lane than who runs it";
     Copy copy{static_cast<int64_t>(i), awaited_[i], items[i]};
     copy.item.accesses.clear();
     copies_[static_cast<size_t>(items[i].lane)].push_back(std::move(copy));
@@ -144,6 +146,7 @@ Status TierCopies::Make(size_t lane, const Copy& copy) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const TierItem& item = copy.item;
+  if (item.run) return item.run();
   const auto bytes = static_cast<size_t>(item.bytes);
   if (item.from == nullptr) {
     MW_TRY(item.file->Read(item.file_offset, {item.to, bytes}));

@@ -1,7 +1,8 @@
 // TierCopies: the copies between the memory of a CPU device and farther ones, made by threads of
-// their own while the device's thread computes: one for the host's memory, one for the disk.
+// their own while the device's thread computes: one for the host's memory, one for the disk, and
+// one for what the host computes on what is in its memory (ir::RunsOnHost).
 //
-// All walk the same list and keep its order: each takes its copies, the device's thread the rest.
+// All walk the same list and keep its order: each takes its own, the device's thread the rest.
 // Which of them has to wait for which is known before the first step (worker/queue_order.h): an
 // instruction waits for the last copies that touch its bytes, a copy for the last instruction, and
 // the last copies of the other thread, that do. Each side says how far it is, so a wait is for
@@ -16,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -27,8 +29,8 @@
 namespace meshwright::worker {
 
 // Who takes an instruction.
-enum class TierLane : uint8_t { kComputes, kHost, kDisk };
-inline constexpr size_t kTierLanes = 3;
+enum class TierLane : uint8_t { kComputes, kHost, kDisk, kHostRuns };
+inline constexpr size_t kTierLanes = 4;
 
 // An instruction of a list with copies.
 struct TierItem {
@@ -39,6 +41,9 @@ struct TierItem {
   int64_t bytes = 0;
   const ScratchFile* file = nullptr;
   int64_t file_offset = 0;
+  // Of the host: what it runs, on a thread of TierCopies. It sees what the device's thread did
+  // before Begin().
+  std::function<Status()> run;
 };
 
 // Bytes per second that copies are held to; 0: as fast as they are.
@@ -62,7 +67,7 @@ class TierCopies {
   Status Await(size_t instruction);
   // Behind it.
   void Passed(size_t instruction);
-  // Waits for the step's last copies. Errors: as Await.
+  // Waits for the step's last copies, and for the host. Errors: as Await.
   Status End();
   // The step has failed: copies that have not begun are left out.
   void Stop();

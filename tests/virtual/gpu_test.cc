@@ -152,6 +152,10 @@ TEST(Gpus, WhatIsOnTheHostChangesNothing) {
       ExpectEqual(*device, *host, 0, fmt::format("seed {}, recorded {}", seed, record));
     }
   }
+  job.parallel.host_update = 100;
+  const auto refused = RunOnGpus(job, 1, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message().find("GPUs renew"), std::string::npos) << refused.error();
 }
 
 TEST(Gpus, ExpertsTrainTheModelOfOneCpu) {

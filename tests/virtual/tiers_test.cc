@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "planner/host_update.h"
 #include "tests/scale.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/saved_states.h"
@@ -43,6 +46,7 @@ struct Memories {
   const char* gradients = "device";
   const char* activations = "device";
   int64_t chunk_bytes = 40'000;  // 1: each tensor by itself
+  int64_t host_update = 0;       // percent of the state
 };
 
 constexpr Memories kNear = {"on the device"};
@@ -56,6 +60,8 @@ constexpr Memories kMemories[] = {
     {"all on the host", "host", "host", "host", "host"},
     {"all far, one by one", "disk", "host", "host", "host", 1},
     kAllOnDisk,
+    {"the host renews all", "host", "device", "device", "device", 40'000, 100},
+    {"the host renews half, all on the host", "host", "host", "host", "host", 4096, 50},
 };
 
 ir::JobRequest TierJob(const TierCase& c, const Memories& memories) {
@@ -74,6 +80,7 @@ ir::JobRequest TierJob(const TierCase& c, const Memories& memories) {
   job.parallel.gradients_memory = memories.gradients;
   job.parallel.activations_memory = memories.activations;
   job.parallel.offload_chunk_bytes = memories.chunk_bytes;
+  job.parallel.host_update = memories.host_update;
   return job;
 }
 
@@ -84,11 +91,16 @@ TEST(Tiers, TrainTheSameModelBitForBit) {
     const auto device = RunJob(TierJob(c, kNear), devices, kTierVocabulary);
     ASSERT_TRUE(device.has_value()) << c.name << ": " << device.error();
     for (const Memories& memories : kMemories) {
-      if (kSanitizedBuild && memories.chunk_bytes == 1) continue;
+      const bool variant = memories.chunk_bytes == 1 || memories.host_update == 100;
+      if (kSanitizedBuild && variant) continue;
       const std::string what = fmt::format("{}, {}", c.name, memories.name);
       const auto far = RunJob(TierJob(c, memories), devices, kTierVocabulary);
       ASSERT_TRUE(far.has_value()) << what << ": " << far.error();
       ExpectEqual(*device, *far, 0, what);
+      const auto groups = planner::UpdateGroupsOf(far->plan.Main()[0]);
+      const bool on_host = std::any_of(groups.begin(), groups.end(),
+                                       [](const auto& group) { return group.on_host; });
+      EXPECT_EQ(on_host, memories.host_update > 0) << what;
     }
   }
 }

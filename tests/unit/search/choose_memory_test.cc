@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "base/clock.h"
 #include "ir/builder.h"
 #include "planner/plan.h"
@@ -121,6 +125,42 @@ TEST(ChooseMemory, TakesTheNearestThatFits) {
               std::string::npos)
         << refused.error();
   }
+}
+
+// Of what fits near, the step may be longer than on devices without a limit; then one kind more is
+// priced, and taken where it is faster.
+TEST(ChooseMemory, PricesWhatIsFartherWhereRoomCostsTime) {
+  ir::JobRequest job = Products(3);
+  job.parallel.optimizer_memory = job.parallel.weights_memory = "auto";
+  mesh::Topology limited = mesh::Topology::Local(1);
+  limited.devices[0].memory_bytes = 1 << 20;
+  std::vector<std::string> asked;
+  // A plan whose forecast is that of as many layers as the case says.
+  const auto found_with = [&](std::function<int(const ir::ParallelSpec&, bool)> layers) {
+    const FindOnDevices find = [&asked, layers](const ir::JobRequest& decided,
+                                                const mesh::Topology& topology) {
+      const bool limit = topology.devices[0].memory_bytes > 0;
+      asked.push_back(decided.parallel.optimizer_memory + "," + decided.parallel.weights_memory +
+                      (limit ? "" : ",no limit"));
+      return FindPlan(Products(layers(decided.parallel, limit)), mesh::Topology::Local(1), {},
+                      SystemClock());
+    };
+    return FindInMemories(job, limited, find);
+  };
+  // As fast as without a limit: nothing else is asked.
+  const auto near = found_with([](const ir::ParallelSpec&, bool) { return 4; });
+  ASSERT_TRUE(near.has_value()) << near.error();
+  EXPECT_EQ(asked, (std::vector<std::string>{"device,device", "device,device,no limit"}));
+  // The weights in the host's memory make the step short again.
+  asked.clear();
+  const auto far = found_with([](const ir::ParallelSpec& spec, bool limit) {
+    return !limit || spec.weights_memory == "host" ? 4 : 40;
+  });
+  ASSERT_TRUE(far.has_value()) << far.error();
+  EXPECT_EQ(asked.size(), 4u);
+  EXPECT_NE(far->plan.notes.back().find("weights in the memory of the host; a step is forecast"),
+            std::string::npos)
+      << far->plan.notes.back();
 }
 
 }  // namespace

@@ -61,6 +61,58 @@ TEST(TierCopies, KeepTheOrderOfTheList) {
   }
 }
 
+// What the host computes waits for what was given to it, and what comes back for that.
+TEST(TierCopies, TheHostRunsWhenWhatItReadsIsThere) {
+  Bytes arena(kTierBytes), gone(kTierBytes), state(kTierBytes), back(kTierBytes);
+  TierItem run;
+  run.lane = TierLane::kHostRuns;
+  run.accesses = {Of(gone, false), Of(state, true)};
+  run.run = [&] {
+    for (size_t i = 0; i < state.size(); ++i) {
+      state[i] =
+          static_cast<std::byte>(std::to_integer<int>(state[i]) + std::to_integer<int>(gone[i]));
+    }
+    return OkStatus();
+  };
+  // The arena is written again while the host is at it.
+  const std::vector<TierItem> items = {
+      ComputeItem(arena, true), CopyItem(arena, gone),    run,
+      CopyItem(state, back),    ComputeItem(arena, true), ComputeItem(back, false)};
+  TierCopies copies(items, {});
+  EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
+  for (int step = 1; step <= 20; ++step) {
+    copies.Begin();
+    ASSERT_TRUE(copies.Await(0).ok());
+    std::memset(arena.data(), 2, arena.size());
+    copies.Passed(0);
+    ASSERT_TRUE(copies.Await(4).ok());
+    std::memset(arena.data(), 0x7f, arena.size());
+    copies.Passed(4);
+    ASSERT_TRUE(copies.Await(5).ok());
+    EXPECT_EQ(back, Bytes(kTierBytes, std::byte(2 * step))) << "step " << step;
+    copies.Passed(5);
+    ASSERT_TRUE(copies.End().ok());
+  }
+}
+
+TEST(TierCopies, AFailingHostEndsTheStep) {
+  Bytes state(kTierBytes);
+  TierItem run;
+  run.lane = TierLane::kHostRuns;
+  run.accesses = {Of(state, true)};
+  bool fails = true;
+  run.run = [&]() -> Status { return fails ? Internal("no number") : OkStatus(); };
+  TierCopies copies({run, ComputeItem(state, false)}, {});
+  copies.Begin();
+  EXPECT_EQ(copies.Await(1).message(), "no number");
+  EXPECT_EQ(copies.End().message(), "no number");
+  fails = false;
+  copies.Begin();
+  EXPECT_TRUE(copies.Await(1).ok());
+  copies.Passed(1);
+  EXPECT_TRUE(copies.End().ok());
+}
+
 // Into the file, or out of it.
 TierItem FileItem(const ScratchFile& file, int64_t offset, Bytes& bytes, bool reads) {
   TierItem item;

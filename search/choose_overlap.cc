@@ -1,0 +1,68 @@
+#include "search/choose_overlap.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "planner/forecast.h"
+#include "planner/overlap.h"
+#include "search/sharding_pins.h"
+
+namespace meshwright::search {
+namespace {
+
+// Faster by less is not faster.
+constexpr double kLeastHidden = 1e-3;
+
+// Whether CPU devices have a core to spare for collectives (planner/overlap.h).
+bool HasSpareCores(const mesh::Topology& topology) {
+  constexpr double kWorthwhile = 0.5;
+  if (topology.devices.size() < 2 || planner::IsGpu(topology.ProfileOf(0))) return false;
+  const auto devices = static_cast<int64_t>(topology.devices.size());
+  return planner::SpareShare(topology, 0, devices).value_or(0) >= kWorthwhile;
+}
+
+// Of a plan whose collectives run beside what computes, as planner/overlap.h decides where a core
+// is free: whether a step is shorter for it. A note says by how much.
+Result<bool> IsWorthOverlap(planner::Plan& plan, const mesh::Topology& topology) {
+  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast, planner::ForecastStep(plan, topology));
+  MW_CHECK(forecast.step_s > 0) << "a step of " << forecast.step_s << " s";
+  if (forecast.hidden_s < kLeastHidden * forecast.step_s) return false;
+  plan.notes.push_back(fmt::format("collectives run beside what computes: {} of {} are hidden",
+                                   FormatDuration(forecast.hidden_s),
+                                   FormatDuration(forecast.collective_s)));
+  return true;
+}
+
+}  // namespace
+
+Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topology& topology,
+                                  const FindOnDevices& find) {
+  Result<FoundPlan> found = find(job, topology);
+  if (job.parallel.overlap || job.trained() == nullptr || !HasSpareCores(topology)) return found;
+  ir::JobRequest in_turn = job;
+  in_turn.parallel.overlap = false;
+  if (!found.has_value()) {
+    if (found.error().code() != StatusCode::kResourceExhausted) return found;
+    Result<FoundPlan> fitting = find(in_turn, topology);
+    if (!fitting.has_value()) return found;
+    fitting->plan.notes.push_back(
+        fmt::format("collectives run in their turn: beside what computes the job does not fit ({})",
+                    found.error().message()));
+    return fitting;
+  }
+  if (found->by_search || found->plan.decided.overlap != true) return found;
+  MW_ASSIGN_OR_RETURN(const bool worth, IsWorthOverlap(found->plan, topology));
+  if (worth) return found;
+  Result<planner::Plan> plan = planner::MakePlanOf(in_turn, topology, found->plan.layout,
+                                                   found->plan.scope, MakePinnedRules(job));
+  if (!plan.has_value()) return found;
+  plan->notes = std::move(found->plan.notes);
+  plan->notes.push_back("collectives run in their turn: beside what computes none is hidden");
+  found->plan = *std::move(plan);
+  return found;
+}
+
+}  // namespace meshwright::search

@@ -1,0 +1,113 @@
+// Overlap that is open: left where it does not fit or hides nothing, and decided either way.
+#include "search/choose_overlap.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/clock.h"
+#include "ir/builder.h"
+#include "search/find_layout.h"
+
+namespace meshwright::search {
+namespace {
+
+using ir::Builder;
+using ir::DType;
+using ir::Op;
+
+// Products one after the other, on two replicas.
+ir::JobRequest OverlapJob() {
+  Builder b("loss");
+  const auto param = [&](const std::string& name) {
+    return b.AddOne(Op::kParam, {}, {{"name", name}}, {{DType::kF32, {64, 64}}});
+  };
+  const ValueId tokens = b.AddOne(Op::kFeed, {}, {{"source", "tokens"}}, {{DType::kI32, {8, 5}}});
+  const auto cut = [&](int64_t start) {
+    return b.AddOne(Op::kSlice, {tokens}, {{"dim", 1}, {"start", start}, {"size", 4}});
+  };
+  ValueId x = b.AddOne(Op::kEmbedding, {param("wte"), cut(0)});
+  for (int i = 0; i < 6; ++i) {
+    x = b.AddOne(Op::kEinsum, {x, param("w" + std::to_string(i))}, {{"equation", "bsk,kn->bsn"}});
+  }
+  const auto loss = b.Add(Op::kCrossEntropy, {x, cut(1)});
+  b.SetOutput("loss_sum", loss[0]);
+  b.SetOutput("count", loss[1]);
+  ir::JobRequest job;
+  job.name = "job";
+  job.SetLoss(*b.Finish());
+  job.train.global_batch = 8;
+  job.train.sequence = 4;
+  job.optimizer.max_norm = 1;
+  job.parallel.data = 2;
+  job.parallel.bucket_bytes = 64 * 64 * 4;
+  return job;
+}
+
+mesh::Topology TwoDevices(int cores) {
+  mesh::Topology topology = mesh::Topology::Local(2);
+  topology.hosts[topology.devices[0].host].cores = cores;
+  return topology;
+}
+
+bool Says(const planner::Plan& plan, const std::string& text) {
+  for (const std::string& note : plan.notes) {
+    if (note.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(ChooseOverlap, IsPriced) {
+  const auto find = [](const mesh::Topology& topology) {
+    return FindPlan(OverlapJob(), topology, {}, SystemClock());
+  };
+  // Nobody has a core to spare: the device says.
+  const auto full = find(TwoDevices(2));
+  ASSERT_TRUE(full.has_value()) << full.error();
+  EXPECT_EQ(full->plan.decided.overlap, std::nullopt);
+  // Where something is hidden the note says how much.
+  const auto spare = find(TwoDevices(8));
+  ASSERT_TRUE(spare.has_value()) << spare.error();
+  EXPECT_EQ(spare->plan.decided.overlap, true);
+  EXPECT_TRUE(Says(spare->plan, "are hidden"));
+}
+
+TEST(ChooseOverlap, IsLeftWhereNothingIsHidden) {
+  ir::JobRequest job = OverlapJob();
+  job.parallel.data = 1;
+  // One device meets nobody.
+  const FindOnDevices find = [](const ir::JobRequest& asked, const mesh::Topology& devices) {
+    ir::JobRequest beside = asked;
+    beside.parallel.overlap = true;
+    return FindPlan(beside, devices, {}, SystemClock());
+  };
+  const auto found = FindWithOverlap(job, TwoDevices(8), find);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_EQ(found->plan.decided.overlap, false);
+  EXPECT_EQ(found->plan.Main()[0].overlap, ir::OverlapMode::kOff);
+  EXPECT_TRUE(Says(found->plan, "none is hidden"));
+}
+
+TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
+  const mesh::Topology topology = TwoDevices(8);
+  int asked = 0;
+  const FindOnDevices find = [&](const ir::JobRequest& job,
+                                 const mesh::Topology& devices) -> Result<FoundPlan> {
+    ++asked;
+    if (job.parallel.overlap != false) return Fail(ResourceExhausted("buckets have no room"));
+    return FindPlan(job, devices, {}, SystemClock());
+  };
+  const auto found = FindWithOverlap(OverlapJob(), topology, find);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(found->plan.decided.overlap, false);
+  EXPECT_TRUE(Says(found->plan, "buckets have no room"));
+  // What the job says is not tried otherwise.
+  ir::JobRequest pinned = OverlapJob();
+  pinned.parallel.overlap = true;
+  EXPECT_FALSE(FindWithOverlap(pinned, topology, find).has_value());
+  EXPECT_EQ(asked, 3);
+}
+
+}  // namespace
+}  // namespace meshwright::search
