@@ -67,6 +67,17 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
   return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
 }
 
+double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
+                   const mesh::Topology& topology) {
+  if (ResolveOverlap(pinned, layout, topology) != ir::OverlapMode::kOn) return 0;
+  const int64_t devices = layout.device_count();
+  double least = 1;
+  for (int64_t i = 0; i < devices && i < static_cast<int64_t>(topology.devices.size()); ++i) {
+    least = std::min(least, SpareShare(topology, static_cast<int>(i), devices).value_or(0));
+  }
+  return least;
+}
+
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
   if (program.overlap != ir::OverlapMode::kOn) return 0;
   return SpareShare(topology, program.device.value(), devices).value_or(0);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -570,7 +571,13 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   if (layout.context() == 1 && layout.expert() == 1) {
     return PlanMaker(asked, topology, layout, scope, choose).Run();
   }
-  MW_ASSIGN_OR_RETURN(const JobOnAxes placed, PlaceOnAxes(asked, layout));
+  const mesh::Topology seen = TopologyOf(layout, topology);
+  const CostModel costs(seen);
+  std::vector<int> devices(static_cast<size_t>(layout.device_count()));
+  std::iota(devices.begin(), devices.end(), 0);
+  const double beside = ShareBeside(asked.parallel.overlap, layout, seen);
+  MW_ASSIGN_OR_RETURN(const JobOnAxes placed,
+                      PlaceOnAxes(asked, layout, {costs, devices, choose != nullptr, beside}));
   MW_ASSIGN_OR_RETURN(Plan plan,
                       PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
   plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());

@@ -471,9 +471,11 @@ struct Placed {
 };
 
 // The step as the axes of the layout compute it.
-Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout) {
+Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout,
+                     const planner::ProgramDevices& devices) {
   if (layout.expert() == 1 && layout.context() == 1) return Placed{step.graph, layout};
-  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes job, planner::PlaceOnAxes(step.job, layout));
+  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes job,
+                      planner::PlaceOnAxes(step.job, layout, devices));
   MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job.job));
   return Placed{std::move(graph), job.layout};
 }
@@ -501,7 +503,7 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   layout.sequence_parallel = options.sequence_parallel && layout.tensor() > 1;
   layout.schedule = "zb-h1";
   layout.recompute.assign(static_cast<size_t>(layers), options.recompute);
-  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout));
+  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout, {costs, devices}));
   MW_ASSIGN_OR_RETURN(planner::StagedStep staged,
                       planner::StageStep(step.job, placed.graph, placed.layout));
   MW_TRY(SumGradientsOfLayersInUpdate(staged, layers));

@@ -1,0 +1,383 @@
+#include "planner/expert_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "ir/builder.h"
+#include "ir/rewrite.h"
+#include "planner/resolve_layout.h"
+
+namespace meshwright::planner {
+namespace {
+
+using ir::Builder;
+using ir::Graph;
+using ir::Node;
+using ir::Op;
+
+// Of a product that a person would round down.
+constexpr double kOfRounding = 1e-9;
+
+// What names slots, or has some.
+bool MakesSlots(Op op) { return op == Op::kExpertSlots || op == Op::kDispatch; }
+// What has no slots behind it.
+bool LeavesSlots(Op op) {
+  return op == Op::kCombine || op == Op::kCombineGradWeights || op == Op::kGroupedMatmulGrad;
+}
+
+// Per value: whether it has slots, or names them. `slots` as the client's layer makes them.
+std::vector<bool> OfSlots(const Graph& graph) {
+  std::vector<bool> of_slots(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (node.op == Op::kExpertSlots) of_slots[node.outputs[0].index()] = true;
+    if (node.op == Op::kExpertSlots || LeavesSlots(node.op)) continue;
+    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return of_slots[input.index()]; });
+    for (const ValueId output : node.outputs) of_slots[output.index()] = reads;
+  }
+  return of_slots;
+}
+
+class ExpertWriter {
+ public:
+  ExpertWriter(const Graph& graph, const Layout& layout, int64_t chunks)
+      : graph_(graph),
+        degree_(layout.expert()),
+        hosts_(layout.expert_hosts),
+        chunks_(static_cast<size_t>(chunks)),
+        slots_(graph.values.size()),
+        chunks_of_(graph.values.size()) {
+    MW_CHECK(chunks >= 1 && hosts_ >= 1 && degree_ % hosts_ == 0) << layout.ToString();
+  }
+
+  Result<Graph> Run() {
+    Result<Graph> written = ir::RewriteGraph(
+        graph_, [this](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
+                       const std::vector<ir::TensorType>& types) {
+          return Emit(builder, node, inputs, types);
+        });
+    MW_CHECK(waiting_.empty()) << "slots that are never combined, in " << graph_.name;
+    return written;
+  }
+
+ private:
+  using Values = std::vector<ValueId>;  // one per chunk
+
+  // A node of slots whose chunks are written when they are combined.
+  struct Waiting {
+    Node node;
+    Values inputs;
+    std::vector<ir::TensorType> types;
+  };
+  // Where the tokens of a chunk go that are sent once to each host.
+  struct Places {
+    ValueId of_tokens;  // by rows
+    ValueId within;     // by hosts
+    ir::Attrs to_hosts, to_ranks;
+  };
+
+  // Of the slots that a value names, or has.
+  std::optional<ExpertSlots> Find(const Node& node) const {
+    for (const ValueId input : node.inputs) {
+      if (slots_[input.index()]) return slots_[input.index()];
+    }
+    return std::nullopt;
+  }
+
+  Values Emit(Builder& builder, const Node& node, const Values& inputs,
+              const std::vector<ir::TensorType>& types) {
+    if (node.op == Op::kExpertSlots) return EmitSlots(builder, node, inputs, types);
+    const std::optional<ExpertSlots> own = Find(node);
+    if (!own) return builder.Add(node.op, inputs, node.attrs, types);
+    if (!LeavesSlots(node.op)) {
+      for (const ValueId output : node.outputs) slots_[output.index()] = own;
+    }
+    if (node.op == Op::kDispatch) return EmitDispatch(builder, node, inputs, *own);
+    if (node.op == Op::kCombine) return EmitCombine(builder, node, inputs);
+    if (chunks_ == 1) return EmitInner(builder, node, inputs, types, 0);
+    waiting_.push_back({node, inputs, types});
+    return Values(node.outputs.size());
+  }
+
+  Values EmitSlots(Builder& builder, const Node& node, const Values& inputs,
+                   const std::vector<ir::TensorType>& types) {
+    const ExpertSlots own = SlotsOnRanks(graph_, node, degree_);
+    slots_[node.outputs[0].index()] = own;
+    ir::Attrs attrs = node.attrs;
+    attrs.Set("groups", own.groups);
+    attrs.Set("capacity", own.capacity);
+    return builder.Add(node.op, inputs, attrs, types);
+  }
+
+  Values EmitDispatch(Builder& builder, const Node& node, const Values& inputs,
+                      const ExpertSlots& own) {
+    ir::Attrs attrs = node.attrs;
+    attrs.Set("groups", own.groups);
+    attrs.Set("capacity", own.capacity);
+    Values& results = chunks_of_[node.outputs[0].index()];
+    if (inputs.size() > 2) {
+      MW_CHECK(chunks_ == 1 && hosts_ == 1) << "a dispatch with weights, in " << graph_.name;
+      results = builder.Add(node.op, inputs, attrs);
+      return results;
+    }
+    for (size_t i = 0; i < chunks_; ++i) {
+      const ValueId x = Chunk(builder, inputs[0], i);
+      const ValueId slot = Chunk(builder, inputs[1], i);
+      results.push_back(
+          hosts_ > 1 ? SentByHost(builder, x, slot, own)
+                     : Moved(builder, builder.AddOne(node.op, {x, slot}, attrs), kByExperts, ""));
+    }
+    return {chunks_ == 1 ? results[0] : ValueId()};
+  }
+
+  // A node of slots, of one chunk.
+  Values EmitInner(Builder& builder, const Node& node, const Values& inputs,
+                   const std::vector<ir::TensorType>& types, size_t chunk) {
+    const ExpertSlots own = *Find(node);
+    ir::Attrs attrs = node.attrs;
+    const bool product = node.op == Op::kGroupedMatmul || node.op == Op::kGroupedMatmulGrad;
+    if (product) attrs.Set("groups", own.groups);
+    const bool of_chunk = !LeavesSlots(node.op);
+    std::vector<ir::TensorType> declared = types;
+    for (ir::TensorType& type : declared) {
+      if (!of_chunk || type.rank() < 4) continue;
+      type.dims[0] /= static_cast<int64_t>(chunks_);
+      type.dims[1] = own.groups;
+      type.dims[2] = own.capacity;
+    }
+    Values operands = inputs;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Values& chunks = chunks_of_[node.inputs[i].index()];
+      if (!chunks.empty()) operands[i] = chunks[chunk];
+      if (product && i == 1) operands[i] = CountsOf(builder, Chunk(builder, operands[i], chunk));
+    }
+    Values results = builder.Add(node.op, operands, attrs, declared);
+    for (size_t r = 0; of_chunk && r < node.outputs.size(); ++r) {
+      chunks_of_[node.outputs[r].index()].push_back(results[r]);
+    }
+    return results;
+  }
+
+  Values EmitCombine(Builder& builder, const Node& node, const Values& inputs) {
+    Values back;  // still to be summed
+    for (size_t i = 0; i < chunks_; ++i) {
+      for (const Waiting& one : waiting_) EmitInner(builder, one.node, one.inputs, one.types, i);
+      const Values& chunks = chunks_of_[node.inputs[0].index()];
+      MW_CHECK(i < chunks.size()) << "what is combined has " << chunks.size() << " chunks";
+      const ValueId slot = Chunk(builder, inputs[1], i);
+      const ValueId weights = inputs.size() > 2 ? Chunk(builder, inputs[2], i) : ValueId();
+      back.push_back(hosts_ > 1 ? SumsOfHosts(builder, chunks[i], slot, weights)
+                                : Moved(builder, chunks[i], kByRows, ""));
+    }
+    waiting_.clear();
+    Values sums;
+    for (size_t i = 0; i < chunks_; ++i) {
+      Values operands = {back[i]};
+      const ValueId slot = Chunk(builder, inputs[1], i);
+      operands.push_back(hosts_ > 1 ? places_.at(slot).of_tokens : slot);
+      if (hosts_ == 1 && inputs.size() > 2) operands.push_back(Chunk(builder, inputs[2], i));
+      sums.push_back(builder.AddOne(node.op, operands, hosts_ > 1 ? ir::Attrs() : node.attrs));
+    }
+    return {Joined(builder, sums)};
+  }
+
+  // ---- two steps ----
+
+  const Places& PlacesOf(Builder& builder, ValueId slot, const ExpertSlots& own) {
+    const auto [at, fresh] = places_.try_emplace(slot);
+    if (!fresh || !builder.status().ok()) return at->second;
+    const int64_t capacity = HostCapacity(own, hosts_, builder.type(slot).dims[1]);
+    const Values results = builder.Add(Op::kExpertSlots, {slot},
+                                       {{"hosts", hosts_},
+                                        {"groups", own.groups},
+                                        {"capacity", own.capacity},
+                                        {"host_capacity", capacity}});
+    at->second = {results[0], Moved(builder, results[1], kByExperts, kExpert),
+                  ir::Attrs{{"groups", hosts_}, {"capacity", capacity}},
+                  ir::Attrs{{"groups", own.groups / hosts_}, {"capacity", own.capacity}}};
+    return at->second;
+  }
+
+  ValueId SentByHost(Builder& builder, ValueId x, ValueId slot, const ExpertSlots& own) {
+    const Places& places = PlacesOf(builder, slot, own);
+    const ValueId sent =
+        Moved(builder, builder.AddOne(Op::kDispatch, {x, places.of_tokens}, places.to_hosts),
+              kByExperts, kExpert);
+    return Moved(builder, builder.AddOne(Op::kDispatch, {sent, places.within}, places.to_ranks),
+                 kByExperts, kExpertLanes);
+  }
+
+  // What each host says to its tokens, with the tokens' ranks.
+  ValueId SumsOfHosts(Builder& builder, ValueId y, ValueId slot, ValueId weights) {
+    if (!builder.status().ok()) return ValueId();
+    const Places& places = places_.at(slot);
+    Values operands = {Moved(builder, y, kByRows, kExpertLanes), places.within};
+    if (weights.valid()) {
+      ir::Attrs attrs = places.to_hosts;
+      attrs.Set("statistic", int64_t{1});
+      const ValueId sent = builder.AddOne(Op::kDispatch, {weights, places.of_tokens}, attrs);
+      // A place has the weights of all choices of its token.
+      operands.push_back(Moved(builder, sent, kByExperts, kExpert));
+    }
+    return Moved(builder, builder.AddOne(Op::kCombine, operands), kByRows, kExpert);
+  }
+
+  // How many slots each expert has, where the experts are.
+  ValueId CountsOf(Builder& builder, ValueId used) {
+    if (hosts_ == 1 || !used.valid()) return used;
+    const auto [at, fresh] = counts_.try_emplace(used);
+    if (fresh) {
+      const ValueId of_hosts = Moved(builder, used, kByExperts, kExpert);
+      at->second = Moved(builder, of_hosts, kByExperts, kExpertLanes);
+    }
+    return at->second;
+  }
+
+  static ValueId Moved(Builder& builder, ValueId slots, int64_t split, const char* axis) {
+    if (!slots.valid()) return slots;
+    ir::Attrs attrs = {{kSplitAttr, split}};
+    if (*axis != 0) attrs.Set(kMovedAxisAttr, std::string(axis));
+    return builder.AddOne(Op::kReshape, {slots}, attrs, {builder.type(slots)});
+  }
+
+  // ---- chunks ----
+
+  // Every chunks_th row of a value of the new graph, from row `chunk` on.
+  ValueId Chunk(Builder& builder, ValueId value, size_t chunk) {
+    if (chunks_ == 1 || !value.valid()) return value;
+    Values& parts = parts_[value];
+    const auto count = static_cast<int64_t>(chunks_);
+    if (parts.empty()) {
+      const ir::TensorType whole = builder.type(value);
+      ir::TensorType apart = whole;
+      apart.dims[0] /= count;
+      const ir::TensorType part = apart;
+      apart.dims.insert(apart.dims.begin() + 1, count);
+      const ValueId rows = builder.AddOne(Op::kReshape, {value}, {}, {apart});
+      for (int64_t i = 0; i < count; ++i) {
+        const ValueId cut = builder.AddOne(
+            Op::kSlice, {rows}, {{"dim", int64_t{1}}, {"start", i}, {"size", int64_t{1}}});
+        parts.push_back(builder.AddOne(Op::kReshape, {cut}, {}, {part}));
+      }
+    }
+    return parts[chunk];
+  }
+
+  ValueId Joined(Builder& builder, const Values& parts) const {
+    if (chunks_ == 1 || !builder.status().ok()) return parts[0];
+    Values apart;
+    ir::TensorType whole = builder.type(parts[0]);
+    for (const ValueId part : parts) {
+      ir::TensorType type = whole;
+      type.dims.insert(type.dims.begin() + 1, 1);
+      apart.push_back(builder.AddOne(Op::kReshape, {part}, {}, {type}));
+    }
+    whole.dims[0] *= static_cast<int64_t>(chunks_);
+    const ValueId rows = builder.AddOne(Op::kConcat, apart, {{"dim", int64_t{1}}});
+    return builder.AddOne(Op::kReshape, {rows}, {}, {whole});
+  }
+
+  const Graph& graph_;
+  const int64_t degree_;
+  const int64_t hosts_;
+  const size_t chunks_;
+  std::vector<std::optional<ExpertSlots>> slots_;  // per value of the old graph
+  std::vector<Values> chunks_of_;                  // per value of the old graph that has slots
+  std::vector<Waiting> waiting_;
+  std::map<ValueId, Values> parts_;   // of values of the new graph
+  std::map<ValueId, Places> places_;  // of the slots that a chunk names
+  std::map<ValueId, ValueId> counts_;
+};
+
+// Experts of the graph's layers; 0: it has none. Errors: as many as the degree does not divide.
+Result<int64_t> ExpertsOf(const Graph& graph, int64_t degree) {
+  int64_t most = 0;
+  for (const NodeId id : graph.NodesOf(Op::kExpertSlots)) {
+    const int64_t experts = graph.node(id).attrs.Int("experts");
+    if (experts % degree != 0) {
+      return Fail(InvalidField("parallel.expert",
+                               fmt::format("is {}, which does not divide {} experts; choose one of "
+                                           "{{{}}}",
+                                           degree, experts, DivisorList(experts, experts))));
+    }
+    most = std::max(most, experts);
+  }
+  return most;
+}
+
+// Of another program's rows there may be fewer.
+int64_t ChunksOf(const Graph& graph, const Layout& layout) {
+  int64_t chunks = layout.expert_chunks;
+  for (const NodeId id : graph.NodesOf(Op::kExpertSlots)) {
+    const int64_t rows = graph.type(graph.node(id).inputs[0]).dims[0];
+    const int64_t devices = layout.data();
+    const int64_t own = rows % devices == 0 ? rows / devices : 1;
+    const int64_t micro = own % layout.microbatches == 0 ? own / layout.microbatches : own;
+    chunks = std::gcd(chunks, micro);
+  }
+  return chunks;
+}
+
+}  // namespace
+
+ExpertSlots SlotsOnRanks(const Graph& graph, const Node& node, int64_t degree) {
+  const int64_t groups = node.attrs.Int("groups");
+  MW_CHECK(degree > 1 && node.attrs.Int("experts") % degree == 0)
+      << degree << " ranks for " << node.attrs.Int("experts") << " experts";
+  if (groups % degree == 0) return {groups, node.attrs.Int("capacity")};
+  const ir::Dims& choices = graph.type(node.inputs[0]).dims;
+  // A token chooses an expert once.
+  const int64_t of_group = node.attrs.Int("experts") / degree;
+  const int64_t most = choices[1] * std::min(choices[2], of_group);
+  const double factor = node.attrs.Real("slots_factor");
+  if (factor <= 0) return {degree, most};
+  const double mean = static_cast<double>(choices[1] * choices[2]) / static_cast<double>(degree);
+  return {degree, std::clamp<int64_t>(static_cast<int64_t>(std::ceil(factor * mean - kOfRounding)),
+                                      1, most)};
+}
+
+int64_t HostCapacity(const ExpertSlots& slots, int64_t hosts, int64_t tokens) {
+  MW_CHECK(hosts >= 1 && slots.groups % hosts == 0) << slots.groups << " groups on " << hosts;
+  return std::min(tokens, slots.groups / hosts * slots.capacity);
+}
+
+bool MovesPlainly(const Graph& graph) {
+  const std::vector<bool> of_slots = OfSlots(graph);
+  for (const Node& node : graph.nodes) {
+    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return of_slots[input.index()]; });
+    if (!reads) continue;
+    const bool weighed = node.op == Op::kDispatch && node.inputs.size() > 2;
+    const bool gradient = node.op == Op::kCombineGradWeights || node.op == Op::kGroupedMatmulGrad;
+    if (weighed || gradient) return false;
+  }
+  return std::none_of(graph.outputs.begin(), graph.outputs.end(),
+                      [&](const auto& output) { return of_slots[output.value.index()]; });
+}
+
+Result<ir::JobRequest> WithExpertGroups(const ir::JobRequest& job, const Layout& layout) {
+  ir::JobRequest grouped = job;
+  int64_t most = 0;
+  for (ir::JobProgram& program : grouped.programs) {
+    MW_ASSIGN_OR_RETURN(const int64_t experts, ExpertsOf(program.graph, layout.expert()));
+    most = std::max(most, experts);
+    if (experts == 0) continue;
+    const int64_t chunks = ChunksOf(program.graph, layout);
+    MW_ASSIGN_OR_RETURN(program.graph, ExpertWriter(program.graph, layout, chunks).Run());
+  }
+  if (most > 0) return grouped;
+  return Fail(InvalidField(
+      "parallel.expert", fmt::format("is {}, but the model has no experts; leave it out, or use a "
+                                     "model that has some (model.name = \"mixtral\")",
+                                     layout.expert())));
+}
+
+}  // namespace meshwright::planner
