@@ -64,7 +64,8 @@ class ExpertWriter {
                        const std::vector<ir::TensorType>& types) {
           return Emit(builder, node, inputs, types);
         });
-    MW_CHECK(waiting_.empty()) << "slots that are never combined, in " << graph_.name;
+    MW_CHECK(waiting_.empty() && sends_.empty())
+        << "slots that are never combined, in " << graph_.name;
     return written;
   }
 
@@ -76,6 +77,13 @@ class ExpertWriter {
     Node node;
     Values inputs;
     std::vector<ir::TensorType> types;
+  };
+  // A dispatch whose chunks are sent when they are combined.
+  struct Send {
+    Node node;
+    Values inputs;
+    ExpertSlots own;
+    Values on_hosts;
   };
   // Where the tokens of a chunk go that are sent once to each host.
   struct Places {
@@ -114,28 +122,33 @@ class ExpertWriter {
     ir::Attrs attrs = node.attrs;
     attrs.Set("groups", own.groups);
     attrs.Set("capacity", own.capacity);
-    return builder.Add(node.op, inputs, attrs, types);
+    Values results = builder.Add(node.op, inputs, attrs, types);
+    // Nothing is computed before its counts are there: they go first.
+    CountsOf(builder, results[1]);
+    return results;
   }
 
   Values EmitDispatch(Builder& builder, const Node& node, const Values& inputs,
                       const ExpertSlots& own) {
+    if (inputs.size() > 2) {
+      MW_CHECK(chunks_ == 1 && hosts_ == 1) << "a dispatch with weights, in " << graph_.name;
+      Values& results = chunks_of_[node.outputs[0].index()];
+      results = builder.Add(node.op, inputs, AttrsOn(node, own));
+      return results;
+    }
+    sends_.push_back({node, inputs, own, {}});
+    if (chunks_ > 1) return {ValueId()};
+    FirstStep(builder, 0);
+    SecondStep(builder, 0);
+    sends_.clear();
+    return chunks_of_[node.outputs[0].index()];
+  }
+
+  static ir::Attrs AttrsOn(const Node& node, const ExpertSlots& own) {
     ir::Attrs attrs = node.attrs;
     attrs.Set("groups", own.groups);
     attrs.Set("capacity", own.capacity);
-    Values& results = chunks_of_[node.outputs[0].index()];
-    if (inputs.size() > 2) {
-      MW_CHECK(chunks_ == 1 && hosts_ == 1) << "a dispatch with weights, in " << graph_.name;
-      results = builder.Add(node.op, inputs, attrs);
-      return results;
-    }
-    for (size_t i = 0; i < chunks_; ++i) {
-      const ValueId x = Chunk(builder, inputs[0], i);
-      const ValueId slot = Chunk(builder, inputs[1], i);
-      results.push_back(
-          hosts_ > 1 ? SentByHost(builder, x, slot, own)
-                     : Moved(builder, builder.AddOne(node.op, {x, slot}, attrs), kByExperts, ""));
-    }
-    return {chunks_ == 1 ? results[0] : ValueId()};
+    return attrs;
   }
 
   // A node of slots, of one chunk.
@@ -157,7 +170,7 @@ class ExpertWriter {
     for (size_t i = 0; i < operands.size(); ++i) {
       const Values& chunks = chunks_of_[node.inputs[i].index()];
       if (!chunks.empty()) operands[i] = chunks[chunk];
-      if (product && i == 1) operands[i] = CountsOf(builder, Chunk(builder, operands[i], chunk));
+      if (product && i == 1) operands[i] = Chunk(builder, CountsOf(builder, operands[i]), chunk);
     }
     Values results = builder.Add(node.op, operands, attrs, declared);
     for (size_t r = 0; of_chunk && r < node.outputs.size(); ++r) {
@@ -166,27 +179,67 @@ class ExpertWriter {
     return results;
   }
 
+  // All that waits, in an order in which moves can be made beside products. In two steps those
+  // between hosts are beside, those within a host in their turn: in the order of the list a move
+  // within would wait for all moves between that are before it.
   Values EmitCombine(Builder& builder, const Node& node, const Values& inputs) {
-    Values back;  // still to be summed
-    for (size_t i = 0; i < chunks_; ++i) {
+    Values back;  // of each chunk, as far as it is on its way
+    const auto begin_back = [&](size_t i) {
       for (const Waiting& one : waiting_) EmitInner(builder, one.node, one.inputs, one.types, i);
       const Values& chunks = chunks_of_[node.inputs[0].index()];
       MW_CHECK(i < chunks.size()) << "what is combined has " << chunks.size() << " chunks";
-      const ValueId slot = Chunk(builder, inputs[1], i);
-      const ValueId weights = inputs.size() > 2 ? Chunk(builder, inputs[2], i) : ValueId();
-      back.push_back(hosts_ > 1 ? SumsOfHosts(builder, chunks[i], slot, weights)
-                                : Moved(builder, chunks[i], kByRows, ""));
+      back.push_back(Moved(builder, chunks[i], kByRows, hosts_ > 1 ? kExpertLanes : ""));
+    };
+    const size_t ahead = hosts_ > 1 ? 1 : chunks_;
+    for (size_t i = 0; i < ahead && i < chunks_; ++i) FirstStep(builder, i);
+    for (size_t i = 0; i < ahead && i < chunks_; ++i) SecondStep(builder, i);
+    for (size_t i = 0; i < chunks_; ++i) {
+      const bool more = hosts_ > 1 && i + 1 < chunks_;
+      if (more) FirstStep(builder, i + 1);
+      begin_back(i);
+      if (more) SecondStep(builder, i + 1);
+      if (hosts_ > 1) back[i] = SumOfHost(builder, back[i], inputs, i);
     }
+    sends_.clear();
     waiting_.clear();
     Values sums;
     for (size_t i = 0; i < chunks_; ++i) {
       Values operands = {back[i]};
       const ValueId slot = Chunk(builder, inputs[1], i);
-      operands.push_back(hosts_ > 1 ? places_.at(slot).of_tokens : slot);
+      operands.push_back(hosts_ > 1 && builder.status().ok() ? places_.at(slot).of_tokens : slot);
       if (hosts_ == 1 && inputs.size() > 2) operands.push_back(Chunk(builder, inputs[2], i));
       sums.push_back(builder.AddOne(node.op, operands, hosts_ > 1 ? ir::Attrs() : node.attrs));
     }
     return {Joined(builder, sums)};
+  }
+
+  // Of all sends: to the hosts of a chunk's experts, or, in one step, to their ranks.
+  void FirstStep(Builder& builder, size_t chunk) {
+    for (Send& send : sends_) {
+      const ValueId x = Chunk(builder, send.inputs[0], chunk);
+      const ValueId slot = Chunk(builder, send.inputs[1], chunk);
+      if (hosts_ > 1) {
+        const Places& places = PlacesOf(builder, slot, send.own);
+        send.on_hosts.push_back(
+            Moved(builder, builder.AddOne(Op::kDispatch, {x, places.of_tokens}, places.to_hosts),
+                  kByExperts, kExpert));
+      } else {
+        const ValueId slots =
+            builder.AddOne(Op::kDispatch, {x, slot}, AttrsOn(send.node, send.own));
+        chunks_of_[send.node.outputs[0].index()].push_back(Moved(builder, slots, kByExperts, ""));
+      }
+    }
+  }
+
+  void SecondStep(Builder& builder, size_t chunk) {
+    if (hosts_ == 1 || !builder.status().ok()) return;
+    for (const Send& send : sends_) {
+      const Places& places = places_.at(Chunk(builder, send.inputs[1], chunk));
+      const ValueId slots =
+          builder.AddOne(Op::kDispatch, {send.on_hosts[chunk], places.within}, places.to_ranks);
+      chunks_of_[send.node.outputs[0].index()].push_back(
+          Moved(builder, slots, kByExperts, kExpertLanes));
+    }
   }
 
   // ---- two steps ----
@@ -206,38 +259,29 @@ class ExpertWriter {
     return at->second;
   }
 
-  ValueId SentByHost(Builder& builder, ValueId x, ValueId slot, const ExpertSlots& own) {
-    const Places& places = PlacesOf(builder, slot, own);
-    const ValueId sent =
-        Moved(builder, builder.AddOne(Op::kDispatch, {x, places.of_tokens}, places.to_hosts),
-              kByExperts, kExpert);
-    return Moved(builder, builder.AddOne(Op::kDispatch, {sent, places.within}, places.to_ranks),
-                 kByExperts, kExpertLanes);
-  }
-
-  // What each host says to its tokens, with the tokens' ranks.
-  ValueId SumsOfHosts(Builder& builder, ValueId y, ValueId slot, ValueId weights) {
+  // What each host says to its tokens, with the tokens' ranks. y: with the host's.
+  ValueId SumOfHost(Builder& builder, ValueId y, const Values& inputs, size_t chunk) {
     if (!builder.status().ok()) return ValueId();
-    const Places& places = places_.at(slot);
-    Values operands = {Moved(builder, y, kByRows, kExpertLanes), places.within};
-    if (weights.valid()) {
+    const Places& places = places_.at(Chunk(builder, inputs[1], chunk));
+    Values operands = {y, places.within};
+    if (inputs.size() > 2) {
       ir::Attrs attrs = places.to_hosts;
       attrs.Set("statistic", int64_t{1});
-      const ValueId sent = builder.AddOne(Op::kDispatch, {weights, places.of_tokens}, attrs);
+      const ValueId sent = builder.AddOne(
+          Op::kDispatch, {Chunk(builder, inputs[2], chunk), places.of_tokens}, attrs);
       // A place has the weights of all choices of its token.
       operands.push_back(Moved(builder, sent, kByExperts, kExpert));
     }
     return Moved(builder, builder.AddOne(Op::kCombine, operands), kByRows, kExpert);
   }
 
-  // How many slots each expert has, where the experts are.
+  // How many slots each expert has, where the experts are, for all chunks at once.
   ValueId CountsOf(Builder& builder, ValueId used) {
-    if (hosts_ == 1 || !used.valid()) return used;
+    if ((hosts_ == 1 && chunks_ == 1) || !used.valid()) return used;
     const auto [at, fresh] = counts_.try_emplace(used);
-    if (fresh) {
-      const ValueId of_hosts = Moved(builder, used, kByExperts, kExpert);
-      at->second = Moved(builder, of_hosts, kByExperts, kExpertLanes);
-    }
+    if (!fresh) return at->second;
+    const ValueId first = Moved(builder, used, kByExperts, hosts_ > 1 ? kExpert : "");
+    at->second = hosts_ > 1 ? Moved(builder, first, kByExperts, kExpertLanes) : first;
     return at->second;
   }
 
@@ -291,6 +335,7 @@ class ExpertWriter {
   const size_t chunks_;
   std::vector<std::optional<ExpertSlots>> slots_;  // per value of the old graph
   std::vector<Values> chunks_of_;                  // per value of the old graph that has slots
+  std::vector<Send> sends_;
   std::vector<Waiting> waiting_;
   std::map<ValueId, Values> parts_;   // of values of the new graph
   std::map<ValueId, Places> places_;  // of the slots that a chunk names

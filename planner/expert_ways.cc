@@ -18,7 +18,8 @@ using ir::Op;
 
 constexpr std::array<int64_t, 4> kChunkDegrees = {1, 2, 4, 8};
 constexpr double kNodesOfChunk = 12;  // kernels between a dispatch and its combine, about
-constexpr double kMovesOfLayer = 4;   // to experts and back, forward and backward
+constexpr int kDimsOfSlots = 4;
+constexpr double kMovesOfLayer = 4;  // to experts and back, forward and backward
 
 // The programs' devices with the coordinates (data 0, expert rank, context 0, tensor 0) of stage 0.
 std::vector<int> RanksOf(const Layout& layout, const ProgramDevices& devices) {
@@ -52,7 +53,7 @@ int64_t NeighboursAmong(const std::vector<int>& ranks, const ProgramDevices& dev
 // What a layer with experts moves and computes in a microbatch.
 struct LayerOfExperts {
   SlotMove move;
-  double products_s = 0;   // forward, on one device
+  double compute_s = 0;    // what experts compute forward, on one device
   double token_bytes = 0;  // of a device
 };
 
@@ -79,7 +80,7 @@ class ExpertLayers {
       layer.move.rank_slots = static_cast<double>(own.groups / layout_.expert() * own.capacity);
       layer.move.tokens = static_cast<double>(HostCapacity(own, hosts, choices[1]));
       layer.move.slot_bytes = static_cast<double>(width) * element_bytes_;
-      layer.products_s = ProductSeconds(node.layer);
+      layer.compute_s = ProductSeconds(node.layer) + PassSeconds(node.layer, layer.move);
       layer.token_bytes = layer.move.rows / static_cast<double>(layout_.expert()) *
                           static_cast<double>(choices[1]) * layer.move.slot_bytes;
       layers.push_back(layer);
@@ -114,6 +115,28 @@ class ExpertLayers {
           ir::CostOf(graph_, node).flops /
           static_cast<double>(layout_.microbatches * layout_.data() * layout_.tensor());
     }
+    return devices_.costs.NodeSeconds(work, devices_.devices[0]);
+  }
+
+  // What passes over slots between the products of a layer.
+  double PassSeconds(int layer, const SlotMove& move) const {
+    std::vector<bool> of_experts(graph_.values.size(), false);
+    const auto width = [&](ValueId value) {
+      const ir::TensorType& type = graph_.type(value);
+      return type.rank() == kDimsOfSlots ? static_cast<double>(type.dims.back()) : 0.0;
+    };
+    NodeWork work;
+    for (const Node& node : graph_.nodes) {
+      const bool product = node.op == Op::kGroupedMatmul;
+      const bool passes = node.op != Op::kCombine && node.op != Op::kGroupedMatmulGrad &&
+                          std::any_of(node.inputs.begin(), node.inputs.end(),
+                                      [&](ValueId input) { return of_experts[input.index()]; });
+      for (const ValueId output : node.outputs) of_experts[output.index()] = product || passes;
+      if (product || !passes || node.layer != layer) continue;
+      for (const ValueId input : node.inputs) work.bytes += width(input);
+      for (const ValueId output : node.outputs) work.bytes += width(output);
+    }
+    work.bytes *= move.rows * move.rank_slots * element_bytes_;
     return devices_.costs.NodeSeconds(work, devices_.devices[0]);
   }
 
@@ -171,8 +194,11 @@ class WayFinder {
       work.send_s = work.back_s = SecondsOfMove(layer.move, hosts) - message_s;
       work.pass_s = layer.token_bytes * CopySecondsPerByte();
       work.launch_s = devices_.costs.ProfileOf(devices_.devices[0]).launch_s;
-      for (const double products : {1.0, 2.0}) {
-        work.compute_s = products * layer.products_s;
+      // Backward computes about twice as much. What its products say to slots is summed up behind
+      // the last of them (ir/autodiff.h), and goes back then.
+      for (const double times : {1.0, 2.0}) {
+        work.compute_s = times * layer.compute_s;
+        work.back_waits = times > 1;
         for (size_t i = 0; i < degrees.size(); ++i) {
           seconds[i] += SecondsInChunks(work, degrees[i], devices_.beside);
         }
@@ -370,8 +396,10 @@ double SecondsInChunks(const ChunkedWork& work, int64_t chunks, double beside) {
   for (int64_t i = 0; i < chunks; ++i) {
     computer_s = std::max(computer_s, sent_s[static_cast<size_t>(i)]) + work.compute_s / n;
     // Sent back behind all that is sent: a group's calls keep their order.
-    mover_s = std::max(mover_s, computer_s) + work.back_s / n + work.message_s;
+    if (!work.back_waits)
+      mover_s = std::max(mover_s, computer_s) + work.back_s / n + work.message_s;
   }
+  if (work.back_waits) mover_s = std::max(mover_s, computer_s) + work.back_s + n * work.message_s;
   const double in_turn_s = work.send_s + work.compute_s + work.back_s + 2 * n * work.message_s;
   // Rows are cut apart once and joined once in each direction; a sum of gradients reads and writes
   // all rows once for each chunk.

