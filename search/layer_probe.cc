@@ -177,15 +177,15 @@ class Prober {
   // is computed straight into an output.
   void AddTransients(const Graph& graph) {
     const ir::InPlaceChains chains = ir::FindInPlaceChains(graph);
-    const IdVector<ValueId, std::vector<NodeId>> users = graph.Users();
+    const std::vector<int> last_touches = ir::LastTouches(graph);
     std::vector<bool> bound(graph.values.size(), false);
     for (const ir::NamedValue& output : graph.outputs) bound[output.value.index()] = true;
     std::vector<int64_t> change(graph.nodes.size() + 1, 0);
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const ValueId id(static_cast<int32_t>(v));
       if (bound[v] || graph.producer(id).op == Op::kInput || chains.last[v] != id) continue;
-      size_t last = graph.value(id).producer.index();
-      for (const NodeId user : users[id]) last = std::max(last, user.index());
+      const auto made = static_cast<size_t>(graph.value(id).producer.index());
+      const size_t last = std::max(made, static_cast<size_t>(std::max(last_touches[v], 0)));
       change[graph.value(chains.first[v]).producer.index()] += graph.type(id).bytes();
       change[last + 1] -= graph.type(id).bytes();
     }
