@@ -26,8 +26,6 @@ using ir::Op;
 // Of a product that a person would round down.
 constexpr double kOfRounding = 1e-9;
 
-// What names slots, or has some.
-bool MakesSlots(Op op) { return op == Op::kExpertSlots || op == Op::kDispatch; }
 // What has no slots behind it.
 bool LeavesSlots(Op op) {
   return op == Op::kCombine || op == Op::kCombineGradWeights || op == Op::kGroupedMatmulGrad;
@@ -46,22 +44,142 @@ std::vector<bool> OfSlots(const Graph& graph) {
   return of_slots;
 }
 
+using Values = std::vector<ValueId>;
+
+ValueId Moved(Builder& builder, ValueId slots, int64_t split, const char* axis) {
+  if (!slots.valid()) return slots;
+  ir::Attrs attrs = {{kSplitAttr, split}};
+  if (*axis != 0) attrs.Set(kMovedAxisAttr, std::string(axis));
+  return builder.AddOne(Op::kReshape, {slots}, attrs, {builder.type(slots)});
+}
+
+// Rows apart, and together again.
+class RowChunks {
+ public:
+  explicit RowChunks(int64_t count) : count_(count) { MW_CHECK(count >= 1) << count; }
+
+  size_t count() const { return static_cast<size_t>(count_); }
+
+  // Every count-th row of a value of the new graph, from row `chunk` on.
+  ValueId Of(Builder& builder, ValueId value, size_t chunk) {
+    if (count_ == 1 || !value.valid()) return value;
+    Values& parts = parts_[value];
+    if (parts.empty()) {
+      const ir::TensorType whole = builder.type(value);
+      ir::TensorType apart = whole;
+      apart.dims[0] /= count_;
+      const ir::TensorType part = apart;
+      apart.dims.insert(apart.dims.begin() + 1, count_);
+      const ValueId rows = builder.AddOne(Op::kReshape, {value}, {}, {apart});
+      for (int64_t i = 0; i < count_; ++i) {
+        const ValueId cut = builder.AddOne(
+            Op::kSlice, {rows}, {{"dim", int64_t{1}}, {"start", i}, {"size", int64_t{1}}});
+        parts.push_back(builder.AddOne(Op::kReshape, {cut}, {}, {part}));
+      }
+    }
+    return parts[chunk];
+  }
+
+  ValueId Join(Builder& builder, const Values& parts) const {
+    if (count_ == 1 || !builder.status().ok()) return parts[0];
+    Values apart;
+    ir::TensorType whole = builder.type(parts[0]);
+    for (const ValueId part : parts) {
+      ir::TensorType type = whole;
+      type.dims.insert(type.dims.begin() + 1, 1);
+      apart.push_back(builder.AddOne(Op::kReshape, {part}, {}, {type}));
+    }
+    whole.dims[0] *= count_;
+    const ValueId rows = builder.AddOne(Op::kConcat, apart, {{"dim", int64_t{1}}});
+    return builder.AddOne(Op::kReshape, {rows}, {}, {whole});
+  }
+
+ private:
+  const int64_t count_;
+  std::map<ValueId, Values> parts_;
+};
+
+// Tokens on their way in two steps, and what hosts say to them on the way back. `slot`: what names
+// the slots of a chunk.
+class HostSteps {
+ public:
+  explicit HostSteps(int64_t hosts) : hosts_(hosts) { MW_CHECK(hosts > 1) << hosts << " hosts"; }
+
+  ValueId ToHosts(Builder& builder, ValueId x, ValueId slot, const ExpertSlots& own) {
+    const Places& places = PlacesOf(builder, slot, own);
+    return Moved(builder, builder.AddOne(Op::kDispatch, {x, places.of_tokens}, places.to_hosts),
+                 kByExperts, kExpert);
+  }
+
+  ValueId ToRanks(Builder& builder, ValueId sent, ValueId slot) const {
+    if (!builder.status().ok()) return ValueId();
+    const Places& places = places_.at(slot);
+    return Moved(builder, builder.AddOne(Op::kDispatch, {sent, places.within}, places.to_ranks),
+                 kByExperts, kExpertLanes);
+  }
+
+  // y: with the host's own ranks; the result is with the tokens' ranks.
+  ValueId SumOfHost(Builder& builder, ValueId y, ValueId slot, ValueId weights) const {
+    if (!builder.status().ok()) return ValueId();
+    const Places& places = places_.at(slot);
+    Values operands = {y, places.within};
+    if (weights.valid()) {
+      ir::Attrs attrs = places.to_hosts;
+      attrs.Set("statistic", int64_t{1});
+      const ValueId sent = builder.AddOne(Op::kDispatch, {weights, places.of_tokens}, attrs);
+      // A place has the weights of all choices of its token.
+      operands.push_back(Moved(builder, sent, kByExperts, kExpert));
+    }
+    return Moved(builder, builder.AddOne(Op::kCombine, operands), kByRows, kExpert);
+  }
+
+  ValueId SumOfHosts(Builder& builder, ValueId sums, ValueId slot) const {
+    if (!builder.status().ok()) return ValueId();
+    return builder.AddOne(Op::kCombine, {sums, places_.at(slot).of_tokens});
+  }
+
+ private:
+  struct Places {
+    ValueId of_tokens;  // by rows
+    ValueId within;     // by hosts
+    ir::Attrs to_hosts, to_ranks;
+  };
+
+  const Places& PlacesOf(Builder& builder, ValueId slot, const ExpertSlots& own) {
+    const auto [at, fresh] = places_.try_emplace(slot);
+    if (!fresh || !builder.status().ok()) return at->second;
+    const int64_t capacity = HostCapacity(own, hosts_, builder.type(slot).dims[1]);
+    const Values results = builder.Add(Op::kExpertSlots, {slot},
+                                       {{"hosts", hosts_},
+                                        {"groups", own.groups},
+                                        {"capacity", own.capacity},
+                                        {"host_capacity", capacity}});
+    at->second = {results[0], Moved(builder, results[1], kByExperts, kExpert),
+                  ir::Attrs{{"groups", hosts_}, {"capacity", capacity}},
+                  ir::Attrs{{"groups", own.groups / hosts_}, {"capacity", own.capacity}}};
+    return at->second;
+  }
+
+  const int64_t hosts_;
+  std::map<ValueId, Places> places_;
+};
+
 class ExpertWriter {
  public:
   ExpertWriter(const Graph& graph, const Layout& layout, int64_t chunks)
       : graph_(graph),
         degree_(layout.expert()),
-        hosts_(layout.expert_hosts),
-        chunks_(static_cast<size_t>(chunks)),
+        chunks_(chunks),
         slots_(graph.values.size()),
         chunks_of_(graph.values.size()) {
-    MW_CHECK(chunks >= 1 && hosts_ >= 1 && degree_ % hosts_ == 0) << layout.ToString();
+    MW_CHECK(degree_ % layout.expert_hosts == 0) << layout.ToString();
+    if (layout.expert_hosts > 1) hosts_.emplace(layout.expert_hosts);
   }
 
   Result<Graph> Run() {
-    Result<Graph> written = ir::RewriteGraph(
-        graph_, [this](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
-                       const std::vector<ir::TensorType>& types) {
+    Result<Graph> written =
+        ir::RewriteGraph(graph_, [this](Builder& builder, const Node& node, const Values& inputs,
+                                        const std::vector<ir::TensorType>& types) {
           return Emit(builder, node, inputs, types);
         });
     MW_CHECK(waiting_.empty() && sends_.empty())
@@ -70,26 +188,18 @@ class ExpertWriter {
   }
 
  private:
-  using Values = std::vector<ValueId>;  // one per chunk
-
   // A node of slots whose chunks are written when they are combined.
   struct Waiting {
     Node node;
     Values inputs;
     std::vector<ir::TensorType> types;
   };
-  // A dispatch whose chunks are sent when they are combined.
+  // A dispatch whose chunks are sent then.
   struct Send {
     Node node;
     Values inputs;
     ExpertSlots own;
     Values on_hosts;
-  };
-  // Where the tokens of a chunk go that are sent once to each host.
-  struct Places {
-    ValueId of_tokens;  // by rows
-    ValueId within;     // by hosts
-    ir::Attrs to_hosts, to_ranks;
   };
 
   // Of the slots that a value names, or has.
@@ -110,7 +220,7 @@ class ExpertWriter {
     }
     if (node.op == Op::kDispatch) return EmitDispatch(builder, node, inputs, *own);
     if (node.op == Op::kCombine) return EmitCombine(builder, node, inputs);
-    if (chunks_ == 1) return EmitInner(builder, node, inputs, types, 0);
+    if (chunks_.count() == 1) return EmitInner(builder, {node, inputs, types}, 0);
     waiting_.push_back({node, inputs, types});
     return Values(node.outputs.size());
   }
@@ -119,10 +229,7 @@ class ExpertWriter {
                    const std::vector<ir::TensorType>& types) {
     const ExpertSlots own = SlotsOnRanks(graph_, node, degree_);
     slots_[node.outputs[0].index()] = own;
-    ir::Attrs attrs = node.attrs;
-    attrs.Set("groups", own.groups);
-    attrs.Set("capacity", own.capacity);
-    Values results = builder.Add(node.op, inputs, attrs, types);
+    Values results = builder.Add(node.op, inputs, AttrsOn(node, own), types);
     // Nothing is computed before its counts are there: they go first.
     CountsOf(builder, results[1]);
     return results;
@@ -130,18 +237,18 @@ class ExpertWriter {
 
   Values EmitDispatch(Builder& builder, const Node& node, const Values& inputs,
                       const ExpertSlots& own) {
+    Values& results = chunks_of_[node.outputs[0].index()];
     if (inputs.size() > 2) {
-      MW_CHECK(chunks_ == 1 && hosts_ == 1) << "a dispatch with weights, in " << graph_.name;
-      Values& results = chunks_of_[node.outputs[0].index()];
+      MW_CHECK(chunks_.count() == 1 && !hosts_) << "a dispatch with weights, in " << graph_.name;
       results = builder.Add(node.op, inputs, AttrsOn(node, own));
       return results;
     }
     sends_.push_back({node, inputs, own, {}});
-    if (chunks_ > 1) return {ValueId()};
+    if (chunks_.count() > 1) return {ValueId()};
     FirstStep(builder, 0);
     SecondStep(builder, 0);
     sends_.clear();
-    return chunks_of_[node.outputs[0].index()];
+    return results;
   }
 
   static ir::Attrs AttrsOn(const Node& node, const ExpertSlots& own) {
@@ -152,25 +259,26 @@ class ExpertWriter {
   }
 
   // A node of slots, of one chunk.
-  Values EmitInner(Builder& builder, const Node& node, const Values& inputs,
-                   const std::vector<ir::TensorType>& types, size_t chunk) {
+  Values EmitInner(Builder& builder, const Waiting& of, size_t chunk) {
+    const Node& node = of.node;
     const ExpertSlots own = *Find(node);
     ir::Attrs attrs = node.attrs;
     const bool product = node.op == Op::kGroupedMatmul || node.op == Op::kGroupedMatmulGrad;
     if (product) attrs.Set("groups", own.groups);
     const bool of_chunk = !LeavesSlots(node.op);
-    std::vector<ir::TensorType> declared = types;
+    std::vector<ir::TensorType> declared = of.types;
     for (ir::TensorType& type : declared) {
       if (!of_chunk || type.rank() < 4) continue;
-      type.dims[0] /= static_cast<int64_t>(chunks_);
+      type.dims[0] /= static_cast<int64_t>(chunks_.count());
       type.dims[1] = own.groups;
       type.dims[2] = own.capacity;
     }
-    Values operands = inputs;
+    Values operands = of.inputs;
     for (size_t i = 0; i < operands.size(); ++i) {
       const Values& chunks = chunks_of_[node.inputs[i].index()];
       if (!chunks.empty()) operands[i] = chunks[chunk];
-      if (product && i == 1) operands[i] = Chunk(builder, CountsOf(builder, operands[i]), chunk);
+      if (product && i == 1)
+        operands[i] = chunks_.Of(builder, CountsOf(builder, operands[i]), chunk);
     }
     Values results = builder.Add(node.op, operands, attrs, declared);
     for (size_t r = 0; of_chunk && r < node.outputs.size(); ++r) {
@@ -184,161 +292,76 @@ class ExpertWriter {
   // within would wait for all moves between that are before it.
   Values EmitCombine(Builder& builder, const Node& node, const Values& inputs) {
     Values back;  // of each chunk, as far as it is on its way
-    const auto begin_back = [&](size_t i) {
-      for (const Waiting& one : waiting_) EmitInner(builder, one.node, one.inputs, one.types, i);
+    const size_t ahead = hosts_ ? 1 : chunks_.count();
+    for (size_t i = 0; i < ahead; ++i) FirstStep(builder, i);
+    for (size_t i = 0; i < ahead; ++i) SecondStep(builder, i);
+    for (size_t i = 0; i < chunks_.count(); ++i) {
+      const bool more = hosts_ && i + 1 < chunks_.count();
+      if (more) FirstStep(builder, i + 1);
+      for (const Waiting& one : waiting_) EmitInner(builder, one, i);
       const Values& chunks = chunks_of_[node.inputs[0].index()];
       MW_CHECK(i < chunks.size()) << "what is combined has " << chunks.size() << " chunks";
-      back.push_back(Moved(builder, chunks[i], kByRows, hosts_ > 1 ? kExpertLanes : ""));
-    };
-    const size_t ahead = hosts_ > 1 ? 1 : chunks_;
-    for (size_t i = 0; i < ahead && i < chunks_; ++i) FirstStep(builder, i);
-    for (size_t i = 0; i < ahead && i < chunks_; ++i) SecondStep(builder, i);
-    for (size_t i = 0; i < chunks_; ++i) {
-      const bool more = hosts_ > 1 && i + 1 < chunks_;
-      if (more) FirstStep(builder, i + 1);
-      begin_back(i);
+      back.push_back(Moved(builder, chunks[i], kByRows, hosts_ ? kExpertLanes : ""));
       if (more) SecondStep(builder, i + 1);
-      if (hosts_ > 1) back[i] = SumOfHost(builder, back[i], inputs, i);
+      if (!hosts_) continue;
+      const ValueId weights = inputs.size() > 2 ? chunks_.Of(builder, inputs[2], i) : ValueId();
+      back[i] = hosts_->SumOfHost(builder, back[i], chunks_.Of(builder, inputs[1], i), weights);
     }
     sends_.clear();
     waiting_.clear();
     Values sums;
-    for (size_t i = 0; i < chunks_; ++i) {
+    for (size_t i = 0; i < chunks_.count(); ++i) {
       Values operands = {back[i]};
-      const ValueId slot = Chunk(builder, inputs[1], i);
-      operands.push_back(hosts_ > 1 && builder.status().ok() ? places_.at(slot).of_tokens : slot);
-      if (hosts_ == 1 && inputs.size() > 2) operands.push_back(Chunk(builder, inputs[2], i));
-      sums.push_back(builder.AddOne(node.op, operands, hosts_ > 1 ? ir::Attrs() : node.attrs));
+      for (size_t o = 1; o < inputs.size(); ++o) {
+        operands.push_back(chunks_.Of(builder, inputs[o], i));
+      }
+      sums.push_back(hosts_ ? hosts_->SumOfHosts(builder, back[i], operands[1])
+                            : builder.AddOne(node.op, operands, node.attrs));
     }
-    return {Joined(builder, sums)};
+    return {chunks_.Join(builder, sums)};
   }
 
   // Of all sends: to the hosts of a chunk's experts, or, in one step, to their ranks.
   void FirstStep(Builder& builder, size_t chunk) {
     for (Send& send : sends_) {
-      const ValueId x = Chunk(builder, send.inputs[0], chunk);
-      const ValueId slot = Chunk(builder, send.inputs[1], chunk);
-      if (hosts_ > 1) {
-        const Places& places = PlacesOf(builder, slot, send.own);
-        send.on_hosts.push_back(
-            Moved(builder, builder.AddOne(Op::kDispatch, {x, places.of_tokens}, places.to_hosts),
-                  kByExperts, kExpert));
-      } else {
-        const ValueId slots =
-            builder.AddOne(Op::kDispatch, {x, slot}, AttrsOn(send.node, send.own));
-        chunks_of_[send.node.outputs[0].index()].push_back(Moved(builder, slots, kByExperts, ""));
+      const ValueId x = chunks_.Of(builder, send.inputs[0], chunk);
+      const ValueId slot = chunks_.Of(builder, send.inputs[1], chunk);
+      if (hosts_) {
+        send.on_hosts.push_back(hosts_->ToHosts(builder, x, slot, send.own));
+        continue;
       }
+      const ValueId slots = builder.AddOne(Op::kDispatch, {x, slot}, AttrsOn(send.node, send.own));
+      chunks_of_[send.node.outputs[0].index()].push_back(Moved(builder, slots, kByExperts, ""));
     }
   }
 
   void SecondStep(Builder& builder, size_t chunk) {
-    if (hosts_ == 1 || !builder.status().ok()) return;
     for (const Send& send : sends_) {
-      const Places& places = places_.at(Chunk(builder, send.inputs[1], chunk));
-      const ValueId slots =
-          builder.AddOne(Op::kDispatch, {send.on_hosts[chunk], places.within}, places.to_ranks);
+      if (!hosts_) break;
+      const ValueId slot = chunks_.Of(builder, send.inputs[1], chunk);
       chunks_of_[send.node.outputs[0].index()].push_back(
-          Moved(builder, slots, kByExperts, kExpertLanes));
+          hosts_->ToRanks(builder, send.on_hosts[chunk], slot));
     }
-  }
-
-  // ---- two steps ----
-
-  const Places& PlacesOf(Builder& builder, ValueId slot, const ExpertSlots& own) {
-    const auto [at, fresh] = places_.try_emplace(slot);
-    if (!fresh || !builder.status().ok()) return at->second;
-    const int64_t capacity = HostCapacity(own, hosts_, builder.type(slot).dims[1]);
-    const Values results = builder.Add(Op::kExpertSlots, {slot},
-                                       {{"hosts", hosts_},
-                                        {"groups", own.groups},
-                                        {"capacity", own.capacity},
-                                        {"host_capacity", capacity}});
-    at->second = {results[0], Moved(builder, results[1], kByExperts, kExpert),
-                  ir::Attrs{{"groups", hosts_}, {"capacity", capacity}},
-                  ir::Attrs{{"groups", own.groups / hosts_}, {"capacity", own.capacity}}};
-    return at->second;
-  }
-
-  // What each host says to its tokens, with the tokens' ranks. y: with the host's.
-  ValueId SumOfHost(Builder& builder, ValueId y, const Values& inputs, size_t chunk) {
-    if (!builder.status().ok()) return ValueId();
-    const Places& places = places_.at(Chunk(builder, inputs[1], chunk));
-    Values operands = {y, places.within};
-    if (inputs.size() > 2) {
-      ir::Attrs attrs = places.to_hosts;
-      attrs.Set("statistic", int64_t{1});
-      const ValueId sent = builder.AddOne(
-          Op::kDispatch, {Chunk(builder, inputs[2], chunk), places.of_tokens}, attrs);
-      // A place has the weights of all choices of its token.
-      operands.push_back(Moved(builder, sent, kByExperts, kExpert));
-    }
-    return Moved(builder, builder.AddOne(Op::kCombine, operands), kByRows, kExpert);
   }
 
   // How many slots each expert has, where the experts are, for all chunks at once.
   ValueId CountsOf(Builder& builder, ValueId used) {
-    if ((hosts_ == 1 && chunks_ == 1) || !used.valid()) return used;
+    if ((!hosts_ && chunks_.count() == 1) || !used.valid()) return used;
     const auto [at, fresh] = counts_.try_emplace(used);
     if (!fresh) return at->second;
-    const ValueId first = Moved(builder, used, kByExperts, hosts_ > 1 ? kExpert : "");
-    at->second = hosts_ > 1 ? Moved(builder, first, kByExperts, kExpertLanes) : first;
+    at->second = Moved(builder, used, kByExperts, hosts_ ? kExpert : "");
+    if (hosts_) at->second = Moved(builder, at->second, kByExperts, kExpertLanes);
     return at->second;
-  }
-
-  static ValueId Moved(Builder& builder, ValueId slots, int64_t split, const char* axis) {
-    if (!slots.valid()) return slots;
-    ir::Attrs attrs = {{kSplitAttr, split}};
-    if (*axis != 0) attrs.Set(kMovedAxisAttr, std::string(axis));
-    return builder.AddOne(Op::kReshape, {slots}, attrs, {builder.type(slots)});
-  }
-
-  // ---- chunks ----
-
-  // Every chunks_th row of a value of the new graph, from row `chunk` on.
-  ValueId Chunk(Builder& builder, ValueId value, size_t chunk) {
-    if (chunks_ == 1 || !value.valid()) return value;
-    Values& parts = parts_[value];
-    const auto count = static_cast<int64_t>(chunks_);
-    if (parts.empty()) {
-      const ir::TensorType whole = builder.type(value);
-      ir::TensorType apart = whole;
-      apart.dims[0] /= count;
-      const ir::TensorType part = apart;
-      apart.dims.insert(apart.dims.begin() + 1, count);
-      const ValueId rows = builder.AddOne(Op::kReshape, {value}, {}, {apart});
-      for (int64_t i = 0; i < count; ++i) {
-        const ValueId cut = builder.AddOne(
-            Op::kSlice, {rows}, {{"dim", int64_t{1}}, {"start", i}, {"size", int64_t{1}}});
-        parts.push_back(builder.AddOne(Op::kReshape, {cut}, {}, {part}));
-      }
-    }
-    return parts[chunk];
-  }
-
-  ValueId Joined(Builder& builder, const Values& parts) const {
-    if (chunks_ == 1 || !builder.status().ok()) return parts[0];
-    Values apart;
-    ir::TensorType whole = builder.type(parts[0]);
-    for (const ValueId part : parts) {
-      ir::TensorType type = whole;
-      type.dims.insert(type.dims.begin() + 1, 1);
-      apart.push_back(builder.AddOne(Op::kReshape, {part}, {}, {type}));
-    }
-    whole.dims[0] *= static_cast<int64_t>(chunks_);
-    const ValueId rows = builder.AddOne(Op::kConcat, apart, {{"dim", int64_t{1}}});
-    return builder.AddOne(Op::kReshape, {rows}, {}, {whole});
   }
 
   const Graph& graph_;
   const int64_t degree_;
-  const int64_t hosts_;
-  const size_t chunks_;
+  RowChunks chunks_;
+  std::optional<HostSteps> hosts_;                 // in two steps
   std::vector<std::optional<ExpertSlots>> slots_;  // per value of the old graph
   std::vector<Values> chunks_of_;                  // per value of the old graph that has slots
   std::vector<Send> sends_;
   std::vector<Waiting> waiting_;
-  std::map<ValueId, Values> parts_;   // of values of the new graph
-  std::map<ValueId, Places> places_;  // of the slots that a chunk names
   std::map<ValueId, ValueId> counts_;
 };
 
