@@ -578,10 +578,25 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   const double beside = ShareBeside(asked.parallel.overlap, layout, seen);
   MW_ASSIGN_OR_RETURN(const JobOnAxes placed,
                       PlaceOnAxes(asked, layout, {costs, devices, choose != nullptr, beside}));
-  MW_ASSIGN_OR_RETURN(Plan plan,
-                      PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
-  plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());
-  return plan;
+  Result<Plan> plan = PlanMaker(placed.job, topology, placed.layout, scope, choose).Run();
+  if (plan.has_value()) {
+    plan->notes.insert(plan->notes.end(), placed.notes.begin(), placed.notes.end());
+    return plan;
+  }
+  // Places of hosts and slots of chunks take memory that one step, at once, does not.
+  const bool chosen =
+      (asked.parallel.expert_dispatch == "auto" && placed.layout.expert_hosts > 1) ||
+      (asked.parallel.expert_chunks == 0 && placed.layout.expert_chunks > 1);
+  if (!chosen || plan.error().code() != StatusCode::kResourceExhausted) return plan;
+  ir::JobRequest plain = asked;
+  if (plain.parallel.expert_dispatch == "auto") plain.parallel.expert_dispatch = "flat";
+  if (plain.parallel.expert_chunks == 0) plain.parallel.expert_chunks = 1;
+  Result<Plan> fits = MakePlanOf(plain, topology, layout, scope, choose);
+  if (!fits.has_value()) return plan;
+  fits->notes.push_back(fmt::format(
+      "{}tokens go in one step, at once, which costs more: the job does not fit otherwise",
+      kExpertNote));
+  return fits;
 }
 
 }  // namespace meshwright::planner
