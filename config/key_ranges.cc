@@ -79,6 +79,7 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"lora", "dropout", 0, 1, false, true},
     {"parallelism", "data_parallel_replicate_degree", 1, kMaxDegree},
     {"parallelism", "expert_parallel_degree", 1, kMaxDegree},
+    {"parallelism", "expert_parallel_chunks", 1, kMaxDegree},
     {"parallelism", "context_parallel_degree", 1, kMaxDegree},
     {"parallelism", "tensor_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_degree", 1, kMaxDegree},

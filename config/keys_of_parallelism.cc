@@ -11,6 +11,19 @@ std::vector<ConfigKey> ParallelismKeys() {
        "Replicas that share the experts of each layer: each has some of them, and tokens go to "
        "them and back. Divides the replicas and the experts.",
        MW_AT(parallel.expert), KeyKind::kDegree},
+      {"parallelism",
+       "expert_parallel_dispatch",
+       "How tokens reach experts on several hosts: flat: to each rank in one step; two-level: once "
+       "to each host that any of the token's experts is on, and from there within the host; auto: "
+       "the cheaper one by the links.",
+       MW_AT(parallel.expert_dispatch),
+       KeyKind::kChoice,
+       {"auto", "flat", "two-level"}},
+      {"parallelism", "expert_parallel_chunks",
+       "Chunks of a microbatch's rows on their way to experts and back: some are moved while "
+       "others are computed. Divides the rows that a device has of a microbatch; auto: by cost, "
+       "where collectives run beside what computes.",
+       MW_AT(parallel.expert_chunks), KeyKind::kDegree},
       {"parallelism", "context_parallel_degree",
        "Devices that share the tokens of each row: for rows whose activations are too many for "
        "one. "

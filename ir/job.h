@@ -31,7 +31,11 @@ namespace meshwright::ir {
 // gives data what the devices leave over.
 struct ParallelSpec {
   int64_t data = 0;
-  int64_t expert = 1;   // replicas, of `data`, that share the experts of a layer
+  int64_t expert = 1;  // replicas, of `data`, that share the experts of a layer
+  // How tokens reach experts on several hosts: "flat" | "two-level" | "auto", by cost.
+  std::string expert_dispatch = "auto";
+  // Of the rows on their way to experts (planner/expert_ways.h); 0: auto.
+  int64_t expert_chunks = 0;
   int64_t context = 1;  // devices that share the tokens of each row
   // How their queries come to all keys: "gather" | "ring" | "auto", by bytes.
   std::string context_attention = "auto";

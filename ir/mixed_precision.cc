@@ -39,10 +39,12 @@ Precision PrecisionOf(const Graph& graph, const Node& node) {
     case Op::kAttentionQkv:
     case Op::kPagedAttention:
     case Op::kConv2d:
-    case Op::kDispatch:
     case Op::kGroupedMatmul:
     case Op::kCombine:
       return Precision::kLow;
+    case Op::kDispatch:
+      // Weights of choices, on their way to the host that adds up what they weigh.
+      return node.attrs.Int("statistic") != 0 ? Precision::kFull : Precision::kLow;
     case Op::kRotary:
     case Op::kSlice:
     case Op::kPad:

@@ -106,8 +106,15 @@
 //                      its row; experts have room in the order of tokens, {by_choice}: for all
 //                      first choices before all second ones. No room: slot -1 with {drop}, else an
 //                      error of the kernel. chosen counts choices, used those that have a slot.
+//                      {hosts, groups, capacity, host_capacity:int} (slot[b, s, k]) ->
+//                      (place[b, s, hosts], within[b, hosts, host_capacity, k], tokens[b, hosts]):
+//                      each host has its groups; a token has one place on each host that has slots
+//                      of it, in the order of tokens, and there its slots among the host's
 //   dispatch           {groups, capacity} (x[b, s, d], slot[b, s, k], [weights[b, s, k]]) + sharded
-//                      dims of the result -> [b, groups, capacity, d]: x at its slots, 0 elsewhere
+//                      dims of the result -> [b, groups, capacity, d]: x at its slots, 0 elsewhere;
+//                      {statistic:int(1)}: x keeps its type under mixed precision. With hosts
+//                      x[b, h, s, d], slot[b, h, s, k] and {groups} of each -> [b, h groups, ...];
+//                      so, too, the three below
 //   combine            (y[b, groups, capacity, d], slot[b, s, k], [weights[b, s, k]]) + sharded
 //   dims
 //                      of y -> [b, s, d]: the sum of what the token has at its slots

@@ -29,6 +29,8 @@ constexpr std::array kPins = {
     Pin{"schedule", "parallelism.pipeline_parallel_schedule", &P::schedule, "auto", kOfLayout},
     Pin{"tensor", "parallelism.tensor_parallel_degree", &P::tensor, "0", kOfLayout},
     Pin{"expert", "parallelism.expert_parallel_degree", &P::expert, "0", kOfLayout},
+    Pin{"expert_dispatch", "parallelism.expert_parallel_dispatch", &P::expert_dispatch},
+    Pin{"expert_chunks", "parallelism.expert_parallel_chunks", &P::expert_chunks},
     Pin{"context", "parallelism.context_parallel_degree", &P::context, "0", kOfLayout},
     Pin{"pipeline", "parallelism.pipeline_parallel_degree", &P::pipeline, "0", kOfLayout},
     Pin{"data", "parallelism.data_parallel_replicate_degree", &P::data, "0", kOfLayout},

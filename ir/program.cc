@@ -141,6 +141,27 @@ OperandTimes TimesOf(const Graph& executable) {
   return times;
 }
 
+std::vector<int> LastTouches(const Graph& executable) {
+  std::vector<int> last = LastReaders(executable);
+  // Per value the first node that computes with it, behind reshapes; the node count: none.
+  const auto none = static_cast<int>(executable.nodes.size());
+  std::vector<int> first(executable.values.size(), none);
+  for (size_t n = executable.nodes.size(); n-- > 0;) {
+    const Node& node = executable.nodes[n];
+    const int reader =
+        node.op == Op::kReshape ? first[node.outputs[0].index()] : static_cast<int>(n);
+    for (const ValueId input : node.inputs) {
+      first[input.index()] = std::min(first[input.index()], reader);
+    }
+    if (node.op != Op::kAllToAll) continue;
+    MW_CHECK(node.inputs.size() == 1 && node.outputs.size() == 1) << executable.name;
+    const int result_read = first[node.outputs[0].index()];
+    int& kept = last[node.inputs[0].index()];
+    if (result_read != none) kept = std::max(kept, result_read - 1);
+  }
+  return last;
+}
+
 // A chain of values lives from the node that makes its first to the last that reads its last. Both
 // instants are inclusive, so a node's results share bytes with its operands only along a chain.
 WorkspacePlan PlanWorkspace(const Graph& executable) {
@@ -152,11 +173,12 @@ WorkspacePlan PlanWorkspace(const Graph& executable) {
   std::vector<size_t> owners(executable.values.size(), 0);  // of last values: their lifetime
   const std::vector<int> last_readers = LastReaders(executable);
   const InPlaceChains chains = ChainFinder(executable, last_readers).Run();
+  const std::vector<int> last_touches = LastTouches(executable);
   for (size_t i = 0; i < executable.values.size(); ++i) {
     const Value& value = executable.values[i];
     if (bound[i] || executable.node(value.producer).op == Op::kInput) continue;
     if (chains.last[i].index() != i) continue;
-    const int last = std::max(value.producer.value(), last_readers[i]);
+    const int last = std::max(value.producer.value(), last_touches[i]);
     owners[i] = lifetimes.size();
     lifetimes.push_back(
         {value.type.bytes(), executable.value(chains.first[i]).producer.value(), last});

@@ -210,6 +210,11 @@ struct OperandTimes {
 };
 OperandTimes TimesOf(const Graph& executable);
 
+// Per value the last node that something may touch it by; -1: none. That is who reads it last; but
+// what an all-to-all reads stays until its result is read, so that what is computed between the two
+// takes other bytes and may run beside it (worker/step_lanes.h).
+std::vector<int> LastTouches(const Graph& executable);
+
 // Static memory plan of an executable: offsets of every value that is neither an input nor in the
 // place of an output, reused by liveness.
 struct WorkspacePlan {

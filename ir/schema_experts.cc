@@ -16,11 +16,32 @@ namespace {
 constexpr int64_t kMostExperts = 1 << 16;
 constexpr int64_t kMostSlots = INT32_MAX;
 
-// [b, s, k] of i32.
+// Choices have one dim more where the tokens of a row lie on several hosts.
+constexpr int kOnHosts = 4;
+
+// [b, s, k] of i32, or [b, h, s, k].
 Status RequirePerChoice(const OpCall& call, size_t operand) {
-  MW_TRY(call.RequireRank(operand, 3));
+  if (call.operands[operand].rank() != kOnHosts) MW_TRY(call.RequireRank(operand, 3));
   if (call.operands[operand].dtype == DType::kI32) return OkStatus();
-  return call.Error(fmt::format("operand {} must be i32[rows, tokens, choices]", operand));
+  return call.Error(fmt::format("operand {} must be i32[rows, [hosts], tokens, choices]", operand));
+}
+
+int64_t HostsOf(const Dims& choices) {
+  return choices.size() == static_cast<size_t>(kOnHosts) ? choices[1] : 1;
+}
+
+Status RequireAlike(const OpCall& call, size_t x, size_t at, size_t dims);
+
+// Operand `x` must be [b, [h], s, d], or [b, [h], s, k], for the choices `at`.
+Status RequireOfTokens(const OpCall& call, size_t x, size_t at) {
+  const int rank = call.operands[at].rank();
+  MW_TRY(call.RequireRank(x, rank));
+  return RequireAlike(call, x, at, static_cast<size_t>(rank - 1));
+}
+Status RequireOfChoices(const OpCall& call, size_t x, size_t at) {
+  MW_TRY(call.RequireFloat(x));
+  MW_TRY(RequireOfTokens(call, x, at));
+  return RequireAlike(call, x, at, call.operands[at].dims.size());
 }
 
 // Operand `x` must be as long as `at` in the first `dims` dims.
@@ -33,8 +54,25 @@ Status RequireAlike(const OpCall& call, size_t x, size_t at, size_t dims) {
   return call.Error(fmt::format("operands {} and {} must agree in {} dims", x, at, dims));
 }
 
+// Of slots, where a token goes that is sent once to each host.
+TypesOr InferHostPlaces(const OpCall& call) {
+  MW_TRY(call.RequireOperands(1));
+  MW_TRY(call.RequireRank(0, 3));
+  MW_TRY(RequirePerChoice(call, 0));
+  MW_ASSIGN_OR_RETURN(const int64_t groups, call.IntIn("groups", 1, kMostExperts));
+  MW_ASSIGN_OR_RETURN(const int64_t hosts, call.IntIn("hosts", 1, groups));
+  if (groups % hosts != 0) return Fail(call.Error("hosts must divide groups"));
+  MW_TRY(call.IntIn("capacity", 1, kMostSlots / groups));
+  MW_ASSIGN_OR_RETURN(const int64_t places, call.IntIn("host_capacity", 1, kMostSlots / hosts));
+  const Dims& dims = call.operands[0].dims;
+  return std::vector<TensorType>{{DType::kI32, {dims[0], dims[1], hosts}},
+                                 {DType::kI32, {dims[0], hosts, places, dims[2]}},
+                                 {DType::kI32, {dims[0], hosts}}};
+}
+
 // Scores, of the shape of the choices, say which choices of an expert have room first.
 TypesOr InferExpertSlots(const OpCall& call) {
+  if (call.attrs.Has("hosts")) return InferHostPlaces(call);
   MW_TRY(call.RequireOperandsOrOneMore(1));
   MW_TRY(RequirePerChoice(call, 0));
   if (call.operands.size() > 1) {
@@ -54,48 +92,49 @@ TypesOr InferExpertSlots(const OpCall& call) {
 TypesOr InferDispatch(const OpCall& call) {
   if (call.operands.size() != 2) MW_TRY(call.RequireOperands(3));
   MW_TRY(call.RequireFloat(0));
-  MW_TRY(call.RequireRank(0, 3));
   MW_TRY(RequirePerChoice(call, 1));
-  MW_TRY(RequireAlike(call, 0, 1, 2));
-  if (call.operands.size() == 3) {
-    MW_TRY(call.RequireFloat(2));
-    MW_TRY(call.RequireRank(2, 3));
-    MW_TRY(RequireAlike(call, 2, 1, 3));
-  }
+  MW_TRY(RequireOfTokens(call, 0, 1));
+  if (call.operands.size() == 3) MW_TRY(RequireOfChoices(call, 2, 1));
   MW_ASSIGN_OR_RETURN(const int64_t groups, call.IntIn("groups", 1, kMostExperts));
-  MW_ASSIGN_OR_RETURN(const int64_t capacity, call.IntIn("capacity", 1, kMostSlots / groups));
+  const int64_t hosts = HostsOf(call.operands[1].dims);
+  MW_ASSIGN_OR_RETURN(const int64_t capacity,
+                      call.IntIn("capacity", 1, kMostSlots / groups / hosts));
   const TensorType& x = call.operands[0];
-  return std::vector<TensorType>{{x.dtype, {x.dims[0], groups, capacity, x.dims[2]}}};
+  return std::vector<TensorType>{{x.dtype, {x.dims[0], hosts * groups, capacity, x.dims.back()}}};
 }
 
-// y [b, G, C, d] is operand `y`, slot [b, s, k] operand `slot`.
+// y [b, G, C, d] is operand `y`, slot [b, [h], s, k] operand `slot`.
 Status CheckSlots(const OpCall& call, size_t y, size_t slot) {
   MW_TRY(call.RequireFloat(y));
   MW_TRY(call.RequireRank(y, 4));
   MW_TRY(RequirePerChoice(call, slot));
+  if (call.operands[y].dims[1] % HostsOf(call.operands[slot].dims) != 0) {
+    return call.Error("hosts must divide the groups of slots");
+  }
   return RequireAlike(call, y, slot, 1);
+}
+
+// What a slot is of for the choices: [b, [h], s, width].
+Dims OfTokens(const Dims& choices, int64_t width) {
+  Dims dims = choices;
+  dims.back() = width;
+  return dims;
 }
 
 TypesOr InferCombine(const OpCall& call) {
   if (call.operands.size() != 2) MW_TRY(call.RequireOperands(3));
   MW_TRY(CheckSlots(call, 0, 1));
   const TensorType& y = call.operands[0];
-  const TensorType& slot = call.operands[1];
-  if (call.operands.size() == 3) {
-    MW_TRY(call.RequireFloat(2));
-    MW_TRY(call.RequireRank(2, 3));
-    MW_TRY(RequireAlike(call, 2, 1, 3));
-  }
-  return std::vector<TensorType>{{y.dtype, {slot.dims[0], slot.dims[1], y.dims[3]}}};
+  if (call.operands.size() == 3) MW_TRY(RequireOfChoices(call, 2, 1));
+  return std::vector<TensorType>{{y.dtype, OfTokens(call.operands[1].dims, y.dims[3])}};
 }
 
 TypesOr InferCombineGradWeights(const OpCall& call) {
   MW_TRY(call.RequireOperands(3));
   MW_TRY(CheckSlots(call, 1, 2));
   MW_TRY(call.RequireFloat(0));
-  MW_TRY(call.RequireRank(0, 3));
-  MW_TRY(RequireAlike(call, 0, 2, 2));
-  if (call.operands[0].dims[2] != call.operands[1].dims[3]) {
+  MW_TRY(RequireOfTokens(call, 0, 2));
+  if (call.operands[0].dims.back() != call.operands[1].dims[3]) {
     return Fail(call.Error("dy and y must have one width"));
   }
   MW_ASSIGN_OR_RETURN(const DType dtype, call.ResultDType(call.operands[0].dtype));
@@ -146,8 +185,23 @@ TypesOr InferGroupedMatmulGrad(const OpCall& call) {
 
 // ---- Factors ------------------------------------------------------------------------------------
 
+FactorRule HostPlacesRule(const NodeTypes& node) {
+  RuleBuilder rule(node);
+  const Dims& within = node.results[1].dims;
+  const FactorIndex b = rule.Add(within[0]);
+  const FactorIndex s = rule.AddWhole(node.operands[0].dims[1]);
+  const FactorIndex k = rule.AddWhole(within[3]);
+  const FactorIndex hosts = rule.AddWhole(within[1]);
+  rule.Operand(0, {b, s, k});
+  rule.Result(0, {b, s, hosts});
+  rule.Result(1, {b, hosts, rule.AddWhole(within[2]), k});
+  rule.Result(2, {b, hosts});
+  return rule.Finish();
+}
+
 // Which slot a token gets depends on all tokens of its row.
 FactorRule ExpertSlotsRule(const NodeTypes& node) {
+  if (node.attrs.Has("hosts")) return HostPlacesRule(node);
   RuleBuilder rule(node);
   const Dims& dims = node.operands[0].dims;
   const FactorIndex b = rule.Add(dims[0]);
@@ -159,27 +213,42 @@ FactorRule ExpertSlotsRule(const NodeTypes& node) {
   return rule.Finish();
 }
 
-// Of [b, s, k], [b, s, d] and [b, G, C, d].
+// Of [b, s, k], [b, s, d] and [b, G, C, d]; with hosts of [b, h, s, k], [b, h, s, d] and [b, h G,
+// C, d].
 struct SlotFactors {
   FactorIndex b, s, k, d, g, c;
+  std::vector<FactorIndex> hosts;  // none or one
   SlotFactors(RuleBuilder& rule, const Dims& choices, const Dims& slots)
       : b(rule.Add(choices[0])),
-        s(rule.Add(choices[1], FactorKind::kSequence)),
-        k(rule.AddWhole(choices[2])),
+        s(rule.Add(choices[choices.size() - 2], FactorKind::kSequence)),
+        k(rule.AddWhole(choices.back())),
         d(rule.Add(slots[3])),
-        g(rule.Add(slots[1])),
-        c(rule.AddWhole(slots[2])) {}
-  std::vector<FactorIndex> OfChoices() const { return {b, s, k}; }
-  std::vector<FactorIndex> OfTokens() const { return {b, s, d}; }
-  std::vector<FactorIndex> OfSlots() const { return {b, g, c, d}; }
+        g(rule.Add(slots[1] / HostsOf(choices))),
+        c(rule.AddWhole(slots[2])) {
+    if (choices.size() == static_cast<size_t>(kOnHosts)) hosts.push_back(rule.Add(choices[1]));
+  }
+  TensorFactors OfChoices() const { return PerToken(k); }
+  TensorFactors OfTokens() const { return PerToken(d); }
+  TensorFactors OfSlots() const {
+    DimFactors groups = hosts;
+    groups.push_back(g);
+    return {{b}, groups, {c}, {d}};
+  }
+
+ private:
+  TensorFactors PerToken(FactorIndex last) const {
+    TensorFactors dims = {{b}, {s}, {last}};
+    if (!hosts.empty()) dims.insert(dims.begin() + 1, hosts);
+    return dims;
+  }
 };
 
 FactorRule DispatchRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const SlotFactors of(rule, node.operands[1].dims, node.results[0].dims);
-  rule.Operand(0, of.OfTokens());
-  for (size_t i = 1; i < node.operands.size(); ++i) rule.Operand(i, of.OfChoices());
-  rule.Result(0, of.OfSlots());
+  rule.OperandDims(0, of.OfTokens());
+  for (size_t i = 1; i < node.operands.size(); ++i) rule.OperandDims(i, of.OfChoices());
+  rule.ResultDims(0, of.OfSlots());
   rule.Linear(0);
   return rule.Finish();
 }
@@ -187,9 +256,9 @@ FactorRule DispatchRule(const NodeTypes& node) {
 FactorRule CombineRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const SlotFactors of(rule, node.operands[1].dims, node.operands[0].dims);
-  rule.Operand(0, of.OfSlots());
-  for (size_t i = 1; i < node.operands.size(); ++i) rule.Operand(i, of.OfChoices());
-  rule.Result(0, of.OfTokens());
+  rule.OperandDims(0, of.OfSlots());
+  for (size_t i = 1; i < node.operands.size(); ++i) rule.OperandDims(i, of.OfChoices());
+  rule.ResultDims(0, of.OfTokens());
   rule.Linear(0);
   return rule.Finish();
 }
@@ -197,10 +266,10 @@ FactorRule CombineRule(const NodeTypes& node) {
 FactorRule CombineGradWeightsRule(const NodeTypes& node) {
   RuleBuilder rule(node);
   const SlotFactors of(rule, node.operands[2].dims, node.operands[1].dims);
-  rule.Operand(0, of.OfTokens());
-  rule.Operand(1, of.OfSlots());
-  rule.Operand(2, of.OfChoices());
-  rule.Result(0, of.OfChoices());
+  rule.OperandDims(0, of.OfTokens());
+  rule.OperandDims(1, of.OfSlots());
+  rule.OperandDims(2, of.OfChoices());
+  rule.ResultDims(0, of.OfChoices());
   rule.Linear(0);
   return rule.Finish();
 }
@@ -269,10 +338,10 @@ double GroupedMatmulGradFlops(const NodeTypes& node) {
   return 2.0 * UsedRows(node, 0) * pairs;
 }
 double CombineFlops(const NodeTypes& node) {
-  return 2.0 * static_cast<double>(node.operands[1].elements() * node.results[0].dims[2]);
+  return 2.0 * static_cast<double>(node.operands[1].elements() * node.results[0].dims.back());
 }
 double CombineGradWeightsFlops(const NodeTypes& node) {
-  return 2.0 * static_cast<double>(node.operands[2].elements() * node.operands[0].dims[2]);
+  return 2.0 * static_cast<double>(node.operands[2].elements() * node.operands[0].dims.back());
 }
 
 // ---- Gradients ----------------------------------------------------------------------------------
@@ -289,14 +358,14 @@ GradsOr DispatchGrad(GradCall& call) {
 
 GradsOr CombineGrad(GradCall& call) {
   MW_CHECK(call.grads.size() == 1) << "combine has one result";
-  MW_CHECK(call.grads.size() == 1) << "combine has one result";
   std::vector<ValueId> grads(call.node.inputs.size());
   const TensorType y = call.in_type(0);
   std::vector<ValueId> operands = {call.grads[0], call.in(1)};
   if (grads.size() > 2) operands.push_back(call.in(2));
   if (call.Wants(0)) {
+    const int64_t hosts = HostsOf(call.in_type(1).dims);
     grads[0] = call.builder.AddOne(Op::kDispatch, operands,
-                                   {{"groups", y.dims[1]}, {"capacity", y.dims[2]}});
+                                   {{"groups", y.dims[1] / hosts}, {"capacity", y.dims[2]}});
   }
   if (grads.size() > 2 && call.Wants(2)) {
     // Weights may be f32 where what they weigh is of 16 bits.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace meshwright::ops {
 
 Status FindExpertRuns(const int32_t* counts, int64_t rows, int64_t experts, int64_t groups,
@@ -33,8 +35,46 @@ Status FindExpertRuns(const int32_t* counts, int64_t rows, int64_t experts, int6
 Result<SlotBlock> SlotBlock::Of(const KernelSpec& spec, const ir::TensorType& slots,
                                 const ir::TensorType& choices) {
   MW_ASSIGN_OR_RETURN(const ShardBlock block, spec.BlockOf(slots));
-  return SlotBlock{slots.dims[0],   slots.dims[1],   slots.dims[2],    slots.dims[3],
-                   choices.dims[1], choices.dims[2], block.Start(1, 0)};
+  const ir::Dims& of = choices.dims;
+  MW_CHECK(of.size() == 3 || of.size() == 4) << "choices " << choices.ToString();
+  const bool on_hosts = of.size() == 4;
+  const int64_t hosts = on_hosts ? of[1] : 1;
+  MW_CHECK(slots.dims[1] % hosts == 0) << slots.ToString() << " on " << hosts << " hosts";
+  return SlotBlock{slots.dims[0] * hosts,
+                   slots.dims[1] / hosts,
+                   slots.dims[2],
+                   slots.dims[3],
+                   of[of.size() - 2],
+                   of.back(),
+                   on_hosts ? 0 : block.Start(1, 0)};
+}
+
+Status PlaceOnHosts(const HostRequest& request, const int32_t* slots, int32_t* places,
+                    int32_t* within, int32_t* counts) {
+  std::fill_n(places, request.tokens * request.hosts, -1);
+  std::fill_n(within, request.hosts * request.host_capacity * request.k, -1);
+  std::fill_n(counts, request.hosts, 0);
+  for (int64_t token = 0; token < request.tokens; ++token) {
+    for (int64_t choice = 0; choice < request.k; ++choice) {
+      const int64_t slot = slots[token * request.k + choice];
+      if (slot < 0) continue;
+      const int64_t host = slot / request.host_slots;
+      if (host >= request.hosts) {
+        return OutOfRange(fmt::format("slot {} of {} hosts of {} slots", slot, request.hosts,
+                                      request.host_slots));
+      }
+      int32_t& place = places[token * request.hosts + host];
+      if (place < 0) {
+        if (counts[host] == request.host_capacity) {
+          return ResourceExhausted(
+              fmt::format("more than {} tokens of a row for host {}", request.host_capacity, host));
+        }
+        place = static_cast<int32_t>(host * request.host_capacity + counts[host]++);
+      }
+      within[place * request.k + choice] = static_cast<int32_t>(slot % request.host_slots);
+    }
+  }
+  return OkStatus();
 }
 
 SlotAssigner::SlotAssigner(const SlotRequest& request)

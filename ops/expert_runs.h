@@ -32,7 +32,8 @@ struct SlotBlock {
   int64_t tokens = 0, k = 0;
   int64_t first_group = 0;
 
-  // `slots`: the tensor whose sharded dims the node has.
+  // `slots`: the tensor whose sharded dims the node has. With hosts, choices [b, hosts, tokens, k],
+  // each host of a row is a row here, of all of its groups.
   static Result<SlotBlock> Of(const KernelSpec& spec, const ir::TensorType& slots,
                               const ir::TensorType& choices);
   int64_t slots() const { return rows * groups * capacity; }
@@ -77,5 +78,19 @@ class SlotAssigner {
   std::vector<int64_t> next_;  // where the next choice of each expert goes
   std::vector<int64_t> end_;   // of its run
 };
+
+// Where tokens go that are sent once to each host (ir/op.h, expert_slots with hosts): of the slots
+// [tokens, k] of a row, groups x capacity of them. places [tokens, hosts], within [hosts,
+// host_capacity, k] and counts [hosts] are written; -1 is none.
+struct HostRequest {
+  int64_t tokens = 0;
+  int64_t k = 1;
+  int64_t hosts = 1;
+  int64_t host_slots = 1;     // slots of a host: of its groups
+  int64_t host_capacity = 1;  // tokens of a row that a host has places for
+};
+// Errors: kOutOfRange: a slot is none of the hosts'; kResourceExhausted: no place.
+Status PlaceOnHosts(const HostRequest& request, const int32_t* slots, int32_t* places,
+                    int32_t* within, int32_t* counts);
 
 }  // namespace meshwright::ops

@@ -20,6 +20,7 @@ enum class Axis : uint8_t { kData, kExpert, kContext, kTensor };
 inline constexpr char kMicro[] = "micro";  // the microbatch's index, an axis in time
 inline constexpr char kData[] = "data";
 inline constexpr char kExpert[] = "expert";
+inline constexpr char kExpertLanes[] = "expert2";  // within a host, where `expert` is hosts
 inline constexpr char kContext[] = "context";
 inline constexpr char kTensor[] = "tensor";  // further axes of the tensor group: tensor2, ...
 

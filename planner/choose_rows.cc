@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "planner/choosing.h"
-#include "planner/job_on_axes.h"
+#include "planner/expert_groups.h"
 #include "planner/router_sweep.h"
 
 namespace meshwright::planner {
@@ -14,7 +14,8 @@ using mesh::Sharding;
 namespace {
 
 constexpr size_t kRowDim = 0;
-constexpr size_t kGroupDim = 1;
+constexpr size_t kGroupDim = 1;     // or that of hosts
+constexpr size_t kDimsOnHosts = 4;  // of choices whose tokens lie on hosts
 
 // The factor of dim `dim` of an operand, which is one of its own.
 FactorIndex FactorOf(const NodeAtHand& at, size_t operand, size_t dim) {
@@ -35,12 +36,20 @@ Status Misfit(const NodeAtHand& at, const std::string& axis, FactorIndex factor,
 Choice ByRowsOfChoices(const NodeAtHand& at, size_t choices, const std::string& axis,
                        const Choosing& choosing) {
   Choice choice{axis, std::nullopt, false};
-  if (SplitBy(at.views[choices].dims[kRowDim], axis)) {
+  const std::vector<mesh::AxisList>& dims = at.views[choices].dims;
+  const bool on_hosts = dims.size() == kDimsOnHosts;
+  if (SplitBy(dims[kRowDim], axis)) {
     choice.factor = FactorOf(at, choices, kRowDim);
-  } else if (at.node.op != Op::kDispatch) {
+  } else if (on_hosts && SplitBy(dims[kGroupDim], axis)) {
+    choice.factor = FactorOf(at, choices, kGroupDim);
+  } else if (at.node.op != Op::kDispatch && !on_hosts) {
     choice.factor = choosing.FollowOperands(at, axis);
   }
   return choice;
+}
+
+bool IsMovedOver(const ir::Node& node, const std::string& axis) {
+  return node.attrs.Has(kSplitAttr) && node.attrs.Str(kMovedAxisAttr, axis) == axis;
 }
 
 // Whether the rows that a device has of an operand can be split once more.
@@ -95,7 +104,7 @@ Result<Choice> ChooseExperts(const NodeAtHand& at, const std::string& axis,
     case Op::kCombineGradWeights:
       return ByRowsOfChoices(at, 2, axis, choosing);
     case Op::kReshape:
-      if (!at.node.attrs.Has(kSplitAttr)) return ChooseRows(at, axis, choosing);
+      if (!IsMovedOver(at.node, axis)) return ChooseRows(at, axis, choosing);
       if (at.node.attrs.Int(kSplitAttr) == kByExperts) {
         choice.factor = FactorOf(at, 0, kGroupDim);
       } else if (HasRowsFor(at, axis, choosing)) {

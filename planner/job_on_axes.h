@@ -7,16 +7,9 @@
 // and all other ops compute on tokens wherever they lie. What leaves a program is in the order of
 // positions. Attention of packed q, k, v becomes that of three tensors, whose tokens split apart.
 //
-// Experts. Where no token is dropped all experts share the slots of a row (client/experts.h). Ranks
-// that have some of the experts each want slots by rank, so that a rank gets those of its experts
-// alone: as many groups of slots as there are ranks, each with room for all tokens that may come,
-// or for what the attr slots_factor of expert_slots times the mean says; counts are known before
-// tokens move, and a row that wants more is an error of the kernel.
-//
-// Between rows and experts tokens are moved once in each direction: behind a dispatch, and before a
-// combine, stands a reshape to the same shape with the attribute kSplitAttr, whose value is split
-// by experts or by rows (planner/choose_rows.cc), so that the backward has what it reads where it
-// is.
+// Experts. Ranks that have some of the experts each want slots by rank, and tokens that are moved
+// once in each direction (planner/expert_groups.h), in one step or two, at once or in chunks
+// (planner/expert_ways.h).
 //
 // Thread rule: pure functions.
 #pragma once
@@ -27,13 +20,10 @@
 
 #include "base/result.h"
 #include "ir/job.h"
+#include "planner/expert_ways.h"
 #include "planner/layout.h"
 
 namespace meshwright::planner {
-
-inline constexpr char kSplitAttr[] = "split";
-inline constexpr int64_t kByExperts = 1;
-inline constexpr int64_t kByRows = 2;
 
 // A job on the axes of a layout.
 struct JobOnAxes {
@@ -44,6 +34,7 @@ struct JobOnAxes {
 
 // Of a layout without expert and context degrees the job as it is. Errors: kInvalidArgument: the
 // model has no experts, or a degree divides neither experts, tokens nor heads.
-Result<JobOnAxes> PlaceOnAxes(const ir::JobRequest& job, const Layout& layout);
+Result<JobOnAxes> PlaceOnAxes(const ir::JobRequest& job, const Layout& layout,
+                              const ProgramDevices& devices);
 
 }  // namespace meshwright::planner

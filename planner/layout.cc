@@ -74,6 +74,8 @@ std::string Layout::ToString() const {
     text = fmt::format("pipeline={} meshes={}{}", pipeline, FormatStageDegrees(stage_degrees),
                        expert() > 1 ? fmt::format(" expert={}", expert()) : "");
   }
+  if (expert_hosts > 1) text += fmt::format(" expert_hosts={}", expert_hosts);
+  if (expert_chunks > 1) text += fmt::format(" expert_chunks={}", expert_chunks);
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
   if (sequence_parallel) text += " sequence_parallel";

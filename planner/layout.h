@@ -49,6 +49,10 @@ struct Layout {
   // Of kNested: neighbours along the context axis that share heads; the axis is then two, context
   // (of the groups) and context2 (within one).
   int64_t context_heads = 1;
+  // Hosts that share the experts of a layer, where tokens go between hosts and within one as two
+  // steps: the axis is then two, expert (of the hosts) and expert2 (within one). 1: one step.
+  int64_t expert_hosts = 1;
+  int64_t expert_chunks = 1;  // of the rows on their way to experts and back
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
   // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
   std::vector<int64_t> tensor_axes;

@@ -11,6 +11,7 @@
 #include "ir/schema.h"
 #include "ir/stage_block.h"
 #include "mesh/reshard.h"
+#include "planner/expert_groups.h"
 
 namespace meshwright::planner {
 namespace {
@@ -36,6 +37,14 @@ const char* KindText(ir::PartialKind kind) {
       break;
   }
   return "sum";
+}
+
+// What marks where slots are moved is, once they are, no node: the move writes to where the value
+// is kept, and nobody waits for a copy.
+bool IsMoved(const ir::Builder& builder, const Node& node, const std::vector<ValueId>& inputs) {
+  if (!node.attrs.Has(kSplitAttr) || !builder.status().ok()) return false;
+  MW_CHECK(node.op == Op::kReshape && inputs.size() == 1) << ir::OpName(node.op);
+  return builder.graph().producer(inputs[0]).op == Op::kAllToAll;
 }
 
 // 1 on the first device along the axes, 0 on the others: the own block of a one and zeros.
@@ -128,6 +137,7 @@ std::vector<ValueId> EmitLocalNode(ir::Builder& builder, const Graph& graph, con
   for (size_t r = 0; r < node.outputs.size(); ++r) {
     declared.push_back(LocalType(graph.type(node.outputs[r]), strategy.results[r], mesh));
   }
+  if (IsMoved(builder, node, inputs)) return inputs;
   return builder.Add(node.op, inputs, LocalAttrs(graph, node, strategy, mesh), declared);
 }
 

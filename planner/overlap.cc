@@ -66,6 +66,17 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
   return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
 }
 
+double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
+                   const mesh::Topology& topology) {
+  if (ResolveOverlap(pinned, layout, topology) != ir::OverlapMode::kOn) return 0;
+  const int64_t devices = layout.device_count();
+  double least = 1;
+  for (int64_t i = 0; i < devices && i < static_cast<int64_t>(topology.devices.size()); ++i) {
+    least = std::min(least, SpareShare(topology, static_cast<int>(i), devices).value_or(0));
+  }
+  return least;
+}
+
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
   if (program.overlap != ir::OverlapMode::kOn) return 0;
   return SpareShare(topology, program.device.value(), devices).value_or(0);
@@ -81,14 +92,17 @@ LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     if (node.op == ir::Op::kInput) continue;
+    // A reshape names a value: nobody waits for it but who reads it.
+    const bool runs = node.op != ir::Op::kReshape;
     double& lane_s = free_s[IsCollective(node.op) ? 1 : 0];
-    double begin_s = lane_s;
+    double begin_s = runs ? lane_s : 0;
     for (const ValueId input : node.inputs) {
       begin_s = std::max(begin_s, times.made_s[input.index()]);
     }
     times.begin_s[n] = begin_s;
-    lane_s = begin_s + node_s[n];
-    for (const ValueId output : node.outputs) times.made_s[output.index()] = lane_s;
+    const double end_s = begin_s + node_s[n];
+    if (runs) lane_s = end_s;
+    for (const ValueId output : node.outputs) times.made_s[output.index()] = end_s;
   }
   times.seconds = std::max(free_s[0], free_s[1]);
   return times;

@@ -30,6 +30,11 @@ std::optional<double> SpareShare(const mesh::Topology& topology, int device, int
 ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
                                const mesh::Topology& topology);
 
+// What counts of a layout's collectives before it has programs: the least share of its devices,
+// where programs will say that collectives run beside; 0 where they will not.
+double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
+                   const mesh::Topology& topology);
+
 // The share that counts for a program: 0 unless it says that collectives run beside. So layouts for
 // GPUs, which the search compares without overlap, are forecast without it, too, unless the job
 // asks.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -584,16 +585,38 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   if (!sized && host_update != job.parallel.host_update) sized = job;
   if (sized) sized->parallel.host_update = host_update;
   const ir::JobRequest& asked = sized ? *sized : job;
-  Plan plan;
   if (layout.context() == 1 && layout.expert() == 1) {
-    MW_ASSIGN_OR_RETURN(plan, PlanMaker(asked, topology, layout, scope, choose).Run());
-  } else {
-    MW_ASSIGN_OR_RETURN(const JobOnAxes placed, PlaceOnAxes(asked, layout));
-    MW_ASSIGN_OR_RETURN(plan, PlanMaker(placed.job, topology, placed.layout, scope, choose).Run());
-    plan.notes.insert(plan.notes.end(), placed.notes.begin(), placed.notes.end());
+    MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(asked, topology, layout, scope, choose).Run());
+    WriteDecided(job, asked, topology, plan);
+    return plan;
   }
-  WriteDecided(job, asked, topology, plan);
-  return plan;
+  const mesh::Topology seen = TopologyOf(layout, topology);
+  const CostModel costs(seen);
+  std::vector<int> devices(static_cast<size_t>(layout.device_count()));
+  std::iota(devices.begin(), devices.end(), 0);
+  const double beside = ShareBeside(asked.parallel.overlap, layout, seen);
+  MW_ASSIGN_OR_RETURN(const JobOnAxes placed,
+                      PlaceOnAxes(asked, layout, {costs, devices, choose != nullptr, beside}));
+  Result<Plan> plan = PlanMaker(placed.job, topology, placed.layout, scope, choose).Run();
+  if (plan.has_value()) {
+    plan->notes.insert(plan->notes.end(), placed.notes.begin(), placed.notes.end());
+    WriteDecided(job, asked, topology, *plan);
+    return plan;
+  }
+  // Places of hosts and slots of chunks take memory that one step, at once, does not.
+  const bool chosen =
+      (asked.parallel.expert_dispatch == "auto" && placed.layout.expert_hosts > 1) ||
+      (asked.parallel.expert_chunks == 0 && placed.layout.expert_chunks > 1);
+  if (!chosen || plan.error().code() != StatusCode::kResourceExhausted) return plan;
+  ir::JobRequest plain = asked;
+  if (plain.parallel.expert_dispatch == "auto") plain.parallel.expert_dispatch = "flat";
+  if (plain.parallel.expert_chunks == 0) plain.parallel.expert_chunks = 1;
+  Result<Plan> fits = MakePlanOf(plain, topology, layout, scope, choose);
+  if (!fits.has_value()) return plan;
+  fits->notes.push_back(fmt::format(
+      "{}tokens go in one step, at once, which costs more: the job does not fit otherwise",
+      kExpertNote));
+  return fits;
 }
 
 }  // namespace meshwright::planner

@@ -30,6 +30,10 @@ std::vector<ir::MeshAxis> StageAxes(const Layout& layout, const Degrees& degrees
     const int64_t size = degrees[kind.axis];
     if (kind.axis == Axis::kData) {
       add(DataAxes(layout, size));
+    } else if (kind.axis == Axis::kExpert && layout.expert_hosts > 1 && size > 1) {
+      MW_CHECK(size % layout.expert_hosts == 0) << layout.ToString();
+      add({{kExpert, layout.expert_hosts}});
+      if (size > layout.expert_hosts) add({{kExpertLanes, size / layout.expert_hosts}});
     } else if (kind.axis == Axis::kContext && layout.context_heads > 1 && size > 1) {
       if (size > layout.context_heads) add({{kContext, size / layout.context_heads}});
       add({{kContextHeads, layout.context_heads}});

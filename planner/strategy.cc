@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "ir/averages.h"
 #include "planner/choosing.h"
 
@@ -122,12 +124,44 @@ Status SettleWeightCast(size_t index, Choosing& choosing) {
   return SetResults(node, result.nodes[index], {sharding}, choosing);
 }
 
+// Where experts lie on hosts, and devices within one, both axes may split one dim. Which of them
+// does first is what came: rows are split by the devices of a host first (OfFeed), so that what
+// hosts send each other are blocks of what each device has, groups of experts by host, since a host
+// has neighbouring ones.
+void OrderExpertAxes(const NodeAtHand& at, std::vector<Choice>& choices) {
+  const auto of = [&](const char* axis) {
+    return std::find_if(choices.begin(), choices.end(),
+                        [&](const Choice& choice) { return choice.axis == axis; });
+  };
+  const auto hosts = of(kExpert);
+  const auto lanes = of(kExpertLanes);
+  if (hosts == choices.end() || lanes == choices.end()) return;
+  MW_CHECK(hosts < lanes) << "axes of experts are out of order";
+  if (!hosts->factor || hosts->factor != lanes->factor) return;
+  for (size_t i = 0; i < at.views.size(); ++i) {
+    for (size_t d = 0; d < at.views[i].dims.size(); ++d) {
+      const ir::DimFactors& factors = at.rule.operands[i][d];
+      if (factors.empty() || factors[0] != *hosts->factor) continue;
+      for (const std::string& axis : at.views[i].dims[d]) {
+        if (axis == kExpert) return;
+        if (axis == kExpertLanes) return std::iter_swap(hosts, lanes);
+      }
+    }
+  }
+  std::iter_swap(hosts, lanes);
+}
+
 // Rows of the batch are split by all axes of rows.
 Sharding OfFeed(const Node& node, const Choosing& choosing) {
   const ir::TensorType& type = choosing.graph.type(node.outputs[0]);
   Sharding sharding = Sharding::Replicated(type.rank());
   int64_t parts = 1;
-  for (const ir::MeshAxis& axis : choosing.mesh.axes) {
+  std::vector<ir::MeshAxis> axes = choosing.mesh.axes;
+  for (size_t i = 0; i + 1 < axes.size(); ++i) {
+    if (axes[i].name == kExpert && axes[i + 1].name == kExpertLanes)
+      std::swap(axes[i], axes[i + 1]);
+  }
+  for (const ir::MeshAxis& axis : axes) {
     if (!SplitsRows(RoleOf(axis.name)) || !ir::IsBatchFeed(node)) continue;
     // A program of few rows computes them on every replica.
     if (type.dims[0] % (parts * axis.size) != 0) continue;
@@ -171,6 +205,7 @@ Status Visit(size_t index, Choosing& choosing) {
     MW_ASSIGN_OR_RETURN(Choice chosen, Choose(at, axis.name, choosing));
     choices.push_back(std::move(chosen));
   }
+  OrderExpertAxes(at, choices);
   strategy.operands = OperandShardings(at, choices);
   ExpandSums(at, choices, choosing, strategy);
   MW_TRY(AssignParams(node, strategy, choosing));

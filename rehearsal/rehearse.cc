@@ -45,9 +45,22 @@ Result<Outcome> RunSmall(planner::Plan plan, const SmallJob& small, uint64_t see
   return outcome;
 }
 
+// As many hosts as the layout's experts lie on.
+mesh::Topology HostsFor(const planner::Layout& layout) {
+  mesh::Topology topology = mesh::Topology::Local(static_cast<int>(layout.device_count()));
+  if (layout.expert_hosts == 1) return topology;
+  MW_CHECK(layout.expert() % layout.expert_hosts == 0) << layout.ToString();
+  const int64_t of_host =
+      layout.expert() / layout.expert_hosts * layout.context() * layout.tensor();
+  for (size_t i = 0; i < topology.devices.size(); ++i) {
+    topology.devices[i].host = fmt::format("host{}", static_cast<int64_t>(i) / of_host);
+    topology.devices[i].worker = topology.devices[i].host;
+  }
+  return topology;
+}
+
 Result<planner::Plan> PlanSmall(const SmallJob& small, bool by_search, const Clock& clock) {
-  const mesh::Topology topology =
-      mesh::Topology::Local(static_cast<int>(small.layout.device_count()));
+  const mesh::Topology topology = HostsFor(small.layout);
   const planner::ShardingChooser chooser =
       by_search ? search::MakeShardingChooser(small.job, topology, {}, clock)
                 : search::MakePinnedRules(small.job);

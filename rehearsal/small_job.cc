@@ -252,7 +252,9 @@ void ShrinkBatch(Shrinker& shrinker, Layout& layout, ir::TrainSpec& train) {
       shrinker.Take("microbatches", layout.microbatches, SmallMicrobatches(layout));
   train.global_batch =
       shrinker.Take("rows of a step", train.global_batch,
-                    replicas * layout.microbatches * std::clamp<int64_t>(rows, 1, kMostRows));
+                    replicas * layout.microbatches *
+                        (layout.expert_chunks > 1 ? layout.expert_chunks
+                                                  : std::clamp<int64_t>(rows, 1, kMostRows)));
   // Ranks that share a row have two parts of it each (ir/sequence_order.h).
   const int64_t parts = 2 * layout.context() * layout.tensor();
   train.sequence = shrinker.Take("tokens of a row", train.sequence,
@@ -308,6 +310,8 @@ Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Mod
   const std::string own_pins = std::exchange(small.parallel.sharding_pins, "");
   planner::PinDegrees(made.layout, small.parallel);
   planner::PinMemories(plan, small.parallel);
+  small.parallel.expert_dispatch = made.layout.expert_hosts > 1 ? "two-level" : "flat";
+  small.parallel.expert_chunks = made.layout.expert_chunks;
   small.parallel.part_layers.clear();  // the layout has them
   small.parallel.recompute_layers.clear();
   small.parallel.tensor_axes.clear();

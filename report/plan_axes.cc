@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/expert_ways.h"
 #include "report/plan_search_report.h"
 
 namespace meshwright::report {
@@ -125,7 +126,11 @@ std::string ExplainPlanAxes(const PlannedJob& planned, const mesh::Topology& top
   const double step_s = planned.forecast.step_s;
   const search::DeciderCounts& deciders = planned.found.found.deciders;
   if (json) return AxesJson(reasons, step_s, deciders);
-  return FormatAxes(reasons, step_s, deciders) + OverlapLine(planned.plan(), planned.forecast);
+  std::string text = FormatAxes(reasons, step_s, deciders);
+  for (const std::string& note : planned.plan().notes) {
+    if (note.starts_with(planner::kExpertNote)) text += note + "\n";
+  }
+  return text + OverlapLine(planned.plan(), planned.forecast);
 }
 
 }  // namespace meshwright::report

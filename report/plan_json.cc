@@ -50,6 +50,8 @@ PlanObject LayoutObject(const planner::Layout& layout) {
   return {{"text", layout.ToString()},
           {"data", layout.data()},
           {"expert", layout.expert()},  // of data
+          {"expert_hosts", layout.expert_hosts},
+          {"expert_chunks", layout.expert_chunks},
           {"context", layout.context()},
           {"tensor", layout.tensor()},
           {"pipeline", layout.pipeline},

@@ -88,6 +88,15 @@ std::vector<std::string> SharedText(const planner::Layout& layout) {
         layout.data(), layout.data() / layout.expert(), layout.expert(),
         layout.data() / layout.expert(), layout.expert()));
   }
+  if (layout.expert_hosts > 1) {
+    lines.push_back(fmt::format(
+        "tokens go to each of {} hosts once, over the axis {}, and from there to the ranks of "
+        "their experts, over {}",
+        layout.expert_hosts, planner::kExpert, planner::kExpertLanes));
+  }
+  if (layout.expert_chunks > 1) {
+    lines.push_back(fmt::format("rows go to experts and back in {} chunks", layout.expert_chunks));
+  }
   if (layout.context() > 1 && layout.context_heads > 1 && layout.context_heads < layout.context()) {
     lines.push_back(fmt::format(
         "rows: the {} devices that share a row are {} groups of {} neighbours that share heads; "

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "planner/cost_model.h"
 #include "planner/job_on_axes.h"
 #include "planner/layout.h"
 #include "planner/step_pieces.h"
@@ -369,8 +371,19 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
         "parallelism.data_parallel_shard_degree, zero_gradients_degree and zero_weights_degree out "
         "to compare"));
   }
+  if (layout.expert_hosts > 1 || layout.expert_chunks > 1) {
+    return Fail(InvalidArgument(
+        "shardings are explained where tokens reach experts in one step, at once; set "
+        "parallelism.expert_parallel_dispatch = \"flat\" and expert_parallel_chunks = 1 to "
+        "compare"));
+  }
   ShardingExplainer explainer{input.options, clock};
-  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes placed, planner::PlaceOnAxes(input.job, layout));
+  const mesh::Topology seen = planner::TopologyOf(layout, input.topology);
+  const planner::CostModel of_ways(seen);
+  std::vector<int> devices(static_cast<size_t>(layout.device_count()));
+  std::iota(devices.begin(), devices.end(), 0);
+  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes placed,
+                      planner::PlaceOnAxes(input.job, layout, {of_ways, devices, true}));
   MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(placed.job));
   MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(placed.job, std::move(graph), layout));
   const auto costs = search::MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);

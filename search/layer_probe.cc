@@ -177,15 +177,15 @@ class Prober {
   // is computed straight into an output.
   void AddTransients(const Graph& graph) {
     const ir::InPlaceChains chains = ir::FindInPlaceChains(graph);
-    const IdVector<ValueId, std::vector<NodeId>> users = graph.Users();
+    const std::vector<int> last_touches = ir::LastTouches(graph);
     std::vector<bool> bound(graph.values.size(), false);
     for (const ir::NamedValue& output : graph.outputs) bound[output.value.index()] = true;
     std::vector<int64_t> change(graph.nodes.size() + 1, 0);
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const ValueId id(static_cast<int32_t>(v));
       if (bound[v] || graph.producer(id).op == Op::kInput || chains.last[v] != id) continue;
-      size_t last = graph.value(id).producer.index();
-      for (const NodeId user : users[id]) last = std::max(last, user.index());
+      const auto made = static_cast<size_t>(graph.value(id).producer.index());
+      const size_t last = std::max(made, static_cast<size_t>(std::max(last_touches[v], 0)));
       change[graph.value(chains.first[v]).producer.index()] += graph.type(id).bytes();
       change[last + 1] -= graph.type(id).bytes();
     }
@@ -471,9 +471,11 @@ struct Placed {
 };
 
 // The step as the axes of the layout compute it.
-Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout) {
+Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout,
+                     const planner::ProgramDevices& devices) {
   if (layout.expert() == 1 && layout.context() == 1) return Placed{step.graph, layout};
-  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes job, planner::PlaceOnAxes(step.job, layout));
+  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes job,
+                      planner::PlaceOnAxes(step.job, layout, devices));
   MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job.job));
   return Placed{std::move(graph), job.layout};
 }
@@ -501,7 +503,7 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   layout.sequence_parallel = options.sequence_parallel && layout.tensor() > 1;
   layout.schedule = "zb-h1";
   layout.recompute.assign(static_cast<size_t>(layers), options.recompute);
-  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout));
+  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout, {costs, devices}));
   MW_ASSIGN_OR_RETURN(planner::StagedStep staged,
                       planner::StageStep(step.job, placed.graph, placed.layout));
   MW_TRY(SumGradientsOfLayersInUpdate(staged, layers));

@@ -1,6 +1,8 @@
 // expert_slots, dispatch, combine and its gradient for weights, grouped_matmul and its gradient.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/cuda/cuda.h"
 #include "ops/expert_runs.h"
 
@@ -122,8 +124,42 @@ KernelResult MakeGroupedGrad(const Maker& maker) {
 
 }  // namespace
 
+namespace {
+
+KernelResult MakeHostPlaces(const Maker& maker) {
+  const KernelSpec& spec = maker.spec;
+  const ir::Dims& slots = spec.inputs[0].dims;
+  const ir::Dims& within = spec.outputs[1].dims;
+  ExpertSlotsArgs args;
+  args.rows = slots[0];
+  args.tokens = slots[1];
+  args.k = slots[2];
+  args.hosts = within[1];
+  args.host_slots = spec.attrs.Int("groups") / within[1] * spec.attrs.Int("capacity");
+  args.host_capacity = within[2];
+  // A kernel cannot say that a host has no place left.
+  if (args.host_capacity < std::min(args.tokens, args.host_slots)) {
+    return Fail(Unimplemented(
+        fmt::format("{}: GPUs want a place on each host for every token that may have slots there",
+                    spec.ToString())));
+  }
+  return MakeCall(maker, 0,
+                  [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
+                         Outputs outputs) {
+                    ExpertSlotsArgs call = args;
+                    call.ids = inputs[0].as<int32_t>();
+                    call.slots = outputs[0].as<int32_t>();
+                    call.used = outputs[1].as<int32_t>();
+                    call.chosen = outputs[2].as<int32_t>();
+                    return kernels.ExpertSlots(call, stream);
+                  });
+}
+
+}  // namespace
+
 KernelResult MakeExpertSlots(const Maker& maker) {
   const KernelSpec& spec = maker.spec;
+  if (spec.attrs.Has("hosts")) return MakeHostPlaces(maker);
   const ir::Dims& ids = spec.inputs[0].dims;
   if (spec.inputs.size() > 1) {
     return Fail(Unimplemented(

@@ -55,6 +55,31 @@ __global__ void __launch_bounds__(kThreads) ExpertSlotsKernel(const ExpertSlotsA
   }
 }
 
+// A block per row of the batch, a thread per host: it gives places to the tokens that have slots
+// there, in their order.
+__global__ void __launch_bounds__(kThreads) HostPlacesKernel(const ExpertSlotsArgs args) {
+  const int64_t row = blockIdx.x;
+  const int32_t* slots = args.ids + row * args.tokens * args.k;
+  int32_t* places = args.slots + row * args.tokens * args.hosts;
+  int32_t* within = args.used + row * args.hosts * args.host_capacity * args.k;
+  for (int64_t host = threadIdx.x; host < args.hosts; host += blockDim.x) {
+    const int64_t first = host * args.host_capacity;
+    for (int64_t i = 0; i < args.host_capacity * args.k; ++i) within[first * args.k + i] = -1;
+    int64_t count = 0;
+    for (int64_t token = 0; token < args.tokens; ++token) {
+      int64_t place = -1;
+      for (int64_t choice = 0; choice < args.k; ++choice) {
+        const int64_t slot = slots[token * args.k + choice];
+        if (slot < 0 || slot / args.host_slots != host) continue;
+        if (place < 0) place = first + count++;
+        within[place * args.k + choice] = static_cast<int32_t>(slot % args.host_slots);
+      }
+      places[token * args.hosts + host] = static_cast<int32_t>(place);
+    }
+    args.chosen[row * args.hosts + host] = static_cast<int32_t>(count);
+  }
+}
+
 // Where slot number `slot` of a row is, of all slots; below 0: with another device, or nowhere.
 __device__ inline int64_t PlaceOf(const SlotPlaces& at, int64_t row, int64_t slot) {
   if (slot < 0) return -1;
@@ -282,6 +307,7 @@ int64_t Tiles(int64_t size) { return (size + kTile - 1) / kTile; }
 
 Code launches::ExpertSlots(const ExpertSlotsArgs& args, StreamHandle stream) {
   if (args.rows > kMostBlocks) return kTooManyBlocks;
+  if (args.hosts > 0) return Launch(stream, Blocks(args.rows, kThreads), HostPlacesKernel, args);
   return Launch(stream, Blocks(args.rows, kThreads), ExpertSlotsKernel, args);
 }
 

@@ -34,6 +34,11 @@ struct ExpertSlotsArgs {
   int64_t groups = 1;
   int64_t capacity = 0;
   bool by_choice = false;
+  // Above 0: ids are slots; places [rows, tokens, hosts], within [rows, hosts, host_capacity, k]
+  // and counts [rows, hosts] are asked for (ops/expert_runs.h).
+  int64_t hosts = 0;
+  int64_t host_slots = 0;
+  int64_t host_capacity = 0;
   FaultArgs fault;
 };
 struct DispatchArgs {

@@ -170,7 +170,31 @@ Status NoRoom(const std::string& layer, int64_t row, const Status& assigned) {
 
 }  // namespace
 
+namespace {
+
+KernelResult MakeHostPlaces(const KernelSpec& spec) {
+  const ir::Dims& slots = spec.inputs[0].dims;
+  const ir::Dims& within = spec.outputs[1].dims;
+  const HostRequest request{slots[1], slots[2], within[1],
+                            spec.attrs.Int("groups") / within[1] * spec.attrs.Int("capacity"),
+                            within[2]};
+  return MakeFunctionKernel(
+      [request, rows = slots[0]](const RunContext&, Inputs inputs, Outputs outputs) -> Status {
+        const int64_t of_row = request.hosts * request.host_capacity * request.k;
+        for (int64_t row = 0; row < rows; ++row) {
+          MW_TRY(PlaceOnHosts(request, inputs[0].as<int32_t>() + row * request.tokens * request.k,
+                              outputs[0].as<int32_t>() + row * request.tokens * request.hosts,
+                              outputs[1].as<int32_t>() + row * of_row,
+                              outputs[2].as<int32_t>() + row * request.hosts));
+        }
+        return {};
+      });
+}
+
+}  // namespace
+
 KernelResult MakeExpertSlots(const KernelSpec& spec) {
+  if (spec.attrs.Has("hosts")) return MakeHostPlaces(spec);
   const SlotRequest request = RequestOf(spec);
   const bool scored = spec.inputs.size() > 1;
   if (scored && ir::DTypeBytes(spec.inputs[1].dtype) < 4) {

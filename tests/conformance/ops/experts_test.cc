@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "ir/autodiff.h"
 #include "ir/builder.h"
@@ -22,6 +23,7 @@ struct ExpertCase {
   int64_t capacity = 0;  // 0: room for all
   bool drop = false;
   bool one_is_hot = false;  // first choices are all expert 2, which leaves others idle
+  int64_t hosts = 1;        // above 1: tokens go to each host once, and from there to experts
 };
 std::ostream& operator<<(std::ostream& out, const ExpertCase& c) { return out << c.name; }
 
@@ -52,6 +54,30 @@ std::vector<HostTensor> OperandsOf(const ExpertCase& c, ir::DType dtype) {
   return operands;
 }
 
+// Tokens at the slots of their experts, and what experts say to them summed up, by hosts.
+struct HostPlaces {
+  HostPlaces(ir::Builder& b, const ExpertCase& c, int64_t capacity, ValueId slot) {
+    const int64_t places = std::min(kTokens, c.groups / c.hosts * capacity);
+    found = b.Add(Op::kExpertSlots, {slot},
+                  {{"hosts", c.hosts},
+                   {"groups", c.groups},
+                   {"capacity", capacity},
+                   {"host_capacity", places}});
+    to_hosts = {{"groups", c.hosts}, {"capacity", places}};
+    to_experts = {{"groups", c.groups / c.hosts}, {"capacity", capacity}};
+  }
+  ValueId Send(ir::Builder& b, ValueId x) const {
+    return b.AddOne(Op::kDispatch, {b.AddOne(Op::kDispatch, {x, found[0]}, to_hosts), found[1]},
+                    to_experts);
+  }
+  ValueId Sum(ir::Builder& b, ValueId y, ValueId weights) const {
+    const ValueId sent = b.AddOne(Op::kDispatch, {weights, found[0]}, to_hosts);
+    return b.AddOne(Op::kCombine, {b.AddOne(Op::kCombine, {y, found[1], sent}), found[0]});
+  }
+  std::vector<ValueId> found;
+  ir::Attrs to_hosts, to_experts;
+};
+
 // Outputs y0: the layer, y1...: the gradients of sum(c * y0) for x, weights, up, down.
 Result<ir::Graph> LayerOf(const ExpertCase& c, const std::vector<HostTensor>& operands) {
   ir::Builder b("layer");
@@ -66,12 +92,16 @@ Result<ir::Graph> LayerOf(const ExpertCase& c, const std::vector<HostTensor>& op
                                              {"groups", c.groups},
                                              {"capacity", capacity},
                                              {"drop", int64_t{c.drop ? 1 : 0}}});
-  const ValueId slots =
-      b.AddOne(Op::kDispatch, {in[0], routed[0]}, {{"groups", c.groups}, {"capacity", capacity}});
+  std::optional<HostPlaces> hosts;
+  if (c.hosts > 1) hosts.emplace(b, c, capacity, routed[0]);
+  const ValueId slots = hosts ? hosts->Send(b, in[0])
+                              : b.AddOne(Op::kDispatch, {in[0], routed[0]},
+                                         {{"groups", c.groups}, {"capacity", capacity}});
   const ValueId inner =
       b.AddOne(Op::kGelu, {b.AddOne(Op::kGroupedMatmul, {slots, routed[1], in[3]})});
   const ValueId outer = b.AddOne(Op::kGroupedMatmul, {inner, routed[1], in[4]});
-  const ValueId y = b.AddOne(Op::kCombine, {outer, routed[0], in[2]});
+  const ValueId y =
+      hosts ? hosts->Sum(b, outer, in[2]) : b.AddOne(Op::kCombine, {outer, routed[0], in[2]});
   const ValueId loss = b.AddOne(Op::kReduceSum, {b.AddOne(Op::kMul, {y, in[5]})},
                                 {{"dims", std::vector<int64_t>{0, 1, 2}}});
   b.SetOutput("y0", y);
@@ -328,7 +358,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, ExpertLayer,
                                            ExpertCase{"a_group_each", 6},
                                            ExpertCase{"some_are_dropped", 6, 2, true},
                                            ExpertCase{.name = "one_is_hot", .one_is_hot = true},
-                                           ExpertCase{"one_is_hot_and_full", 6, 4, true, true}),
+                                           ExpertCase{"one_is_hot_and_full", 6, 4, true, true},
+                                           ExpertCase{.name = "two_hosts", .groups = 2, .hosts = 2},
+                                           ExpertCase{"three_hosts_and_full", 6, 2, true, true, 3}),
                          [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace

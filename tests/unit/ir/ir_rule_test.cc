@@ -234,6 +234,18 @@ TEST(FactorRule, ExpertsAreSplitByGroupAndTokensByRow) {
   const TensorType slots = F32({2, 4, 5, 3});
   EXPECT_EQ(RuleText(Op::kCombine, {slots, choices}),
             "a=2p b=6s c=2w d=3p e=4r f=5w | [a,e,f,d]* [a,b,c] -> [a,b,d]");
+  const Attrs hosts = {{"hosts", int64_t{2}},
+                       {"groups", int64_t{4}},
+                       {"capacity", int64_t{5}},
+                       {"host_capacity", int64_t{6}}};
+  EXPECT_EQ(RuleText(Op::kExpertSlots, {choices}, hosts),
+            "a=2p b=6w c=2w d=2w e=6w | [a,b,c] -> [a,b,d] [a,d,e,c] [a,d]");
+  const TensorType within = I32({2, 2, 6, 2});
+  const Attrs of_host = {{"groups", int64_t{2}}, {"capacity", int64_t{5}}};
+  EXPECT_EQ(RuleText(Op::kDispatch, {F32({2, 2, 6, 3}), within}, of_host),
+            "a=2p b=6s c=2w d=3p e=2p f=5w g=2p | [a,g,b,d]* [a,g,b,c] -> [a,ge,f,d]");
+  EXPECT_EQ(RuleText(Op::kCombine, {slots, within}),
+            "a=2p b=6s c=2w d=3p e=2r f=5w g=2p | [a,ge,f,d]* [a,g,b,c] -> [a,g,b,d]");
   EXPECT_EQ(RuleText(Op::kGroupedMatmul, {slots, I32({2, 8}), F32({8, 3, 7})}),
             "a=2p b=4p c=2w d=5w e=3r f=7p | [a,b,d,e] [a,bc] [bc,e,f] -> [a,b,d,f]");
 }

@@ -112,5 +112,27 @@ TEST(SlotBlocks, HaveSomeOfAllGroups) {
   EXPECT_EQ(block.PlaceOf(0, -1), -1) << "dropped";
 }
 
+// Two hosts of two groups of two slots: slots 0 to 3 are on host 0.
+TEST(PlacesOnHosts, ATokenHasOnePlaceOnEachHostOfItsSlots) {
+  const std::vector<int32_t> slots = {0, 4, 2, 3, -1, 5, 6, 7};
+  std::vector<int32_t> places(8, -7), within(16, -7), counts(2, -7);
+  const HostRequest request{4, 2, 2, 4, 4};
+  ASSERT_TRUE(
+      PlaceOnHosts(request, slots.data(), places.data(), within.data(), counts.data()).ok());
+  EXPECT_THAT(places, ElementsAre(0, 4, 1, -1, -1, 5, -1, 6));
+  EXPECT_THAT(counts, ElementsAre(2, 3));
+  EXPECT_THAT(within, ElementsAre(0, -1, 2, 3, -1, -1, -1, -1, -1, 0, -1, 1, 2, 3, -1, -1));
+}
+
+TEST(PlacesOnHosts, SlotsBehindTheLastAndFullHostsAreErrors) {
+  std::vector<int32_t> places(4), within(4), counts(2);
+  const auto place = [&](const std::vector<int32_t>& slots) {
+    return PlaceOnHosts({2, 1, 2, 2, 1}, slots.data(), places.data(), within.data(), counts.data());
+  };
+  EXPECT_TRUE(place({0, 2}).ok());
+  EXPECT_EQ(place({0, 4}).code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(place({0, 1}).code(), StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace meshwright::ops
