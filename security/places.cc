@@ -1,5 +1,6 @@
 #include "security/places.h"
 
+#include "base/file.h"
 #include "base/listen_address.h"
 
 namespace meshwright::security {
@@ -17,6 +18,10 @@ std::string IdentityPlace(const std::string& home, Role role, const std::string&
   std::string place = home + "/" + std::string(RoleName(role));
   if (!name.empty()) place += "-" + name;
   return place;
+}
+
+bool HasOnlyAuthority(const std::string& folder) {
+  return FileExists(folder + "/ca.pem") && !FileExists(folder + "/cert.pem");
 }
 
 bool IsLoopback(const std::string& address) {

@@ -25,6 +25,9 @@ std::string TlsHome(const Environment& environment);
 // The folder of an identity there. `name`: of one of several workers of a host.
 std::string IdentityPlace(const std::string& home, Role role, const std::string& name = "");
 
+// Whether the folder says whom to believe and not who one is: what a client with a token needs.
+bool HasOnlyAuthority(const std::string& folder);
+
 // Whether the host of "host:port", or a host alone, is this machine for certain; so are sockets of
 // the file system.
 bool IsLoopback(const std::string& address);

@@ -154,6 +154,14 @@ Result<std::string> FetchAuthority(const std::string& address, const std::string
                   address)));
 }
 
+bool SpeaksTls(const std::string& address, const Deadline& deadline) {
+  const Result<UniqueFd> fd = Dial(address, deadline);
+  const Part<SSL_CTX> context = ClientContext();
+  if (!fd.has_value() || context == nullptr) return false;
+  const Part<SSL> ssl = SessionOn(context.get(), fd->get());
+  return Handshake(ssl.get(), fd->get(), address, deadline).ok();
+}
+
 Status ExplainRefusal(const std::string& address, const std::string& folder,
                       const Deadline& deadline) {
   MW_ASSIGN_OR_RETURN(const TlsIdentity identity, LoadTlsIdentity(folder));

@@ -21,6 +21,9 @@ namespace meshwright::security {
 Result<std::string> FetchAuthority(const std::string& address, const std::string& sha256,
                                    const Deadline& deadline);
 
+// Whether who answers at host:port does so by TLS.
+bool SpeaksTls(const std::string& address, const Deadline& deadline);
+
 // Why no connection comes about with the identity in the folder: kUnavailable when nobody answers,
 // or not by TLS; kPermissionDenied when who answers is no controller of this authority, or does not
 // believe the certificate. OK when nothing is wrong.

@@ -23,6 +23,7 @@
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "proto/meshwright.grpc.pb.h"
+#include "security/places.h"
 #include "security/tls_probe.h"
 
 namespace meshwright::client {
@@ -372,15 +373,29 @@ class GrpcClient final : public Client {
   std::unique_ptr<v1::AdminService::Stub> admin_;
 };
 
+// Why nobody was heard, where TLS is the reason. `folder`: of the identity shown; empty: none was.
+Status ExplainByTls(const std::string& address, const std::string& folder, bool in_the_clear) {
+  const Deadline deadline = Deadline::After(kExplainMs);
+  if (!folder.empty()) return security::ExplainRefusal(address, folder, deadline);
+  const bool network = address.rfind("unix:", 0) != 0;
+  if (!in_the_clear || !network || !security::SpeaksTls(address, deadline)) return OkStatus();
+  return Unavailable(
+      fmt::format("who answers at {} speaks TLS, and this was said in the clear; leave --insecure "
+                  "out and name certificates with --tls-dir (`meshwright cert issue` makes them on "
+                  "the controller's host), or ca.pem alone beside a token",
+                  address));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::Connect(Options options) {
   const std::string tls_dir = TlsDirOf(options);
-  if (!tls_dir.empty()) MW_TRY(LoadTlsIdentity(tls_dir));
+  const bool shows = !tls_dir.empty() && !security::HasOnlyAuthority(tls_dir);
+  if (shows) MW_TRY(LoadTlsIdentity(tls_dir));
   auto client = std::make_unique<GrpcClient>(options);
   const Status probed = client->Probe();
-  if (probed.code() == StatusCode::kUnavailable && !tls_dir.empty()) {
-    MW_TRY(security::ExplainRefusal(AddressOf(options), tls_dir, Deadline::After(kExplainMs)));
+  if (probed.code() == StatusCode::kUnavailable) {
+    MW_TRY(ExplainByTls(AddressOf(options), shows ? tls_dir : "", tls_dir.empty()));
   }
   MW_TRY(probed);
   return client;

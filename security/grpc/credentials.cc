@@ -4,7 +4,9 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include "base/file.h"
 #include "base/tls_identity.h"
+#include "security/places.h"
 
 namespace meshwright::security {
 namespace {
@@ -22,6 +24,10 @@ std::shared_ptr<FileWatcherCertificateProvider> Watch(const std::string& folder)
 
 Result<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& folder) {
   if (folder.empty()) return grpc::InsecureChannelCredentials();
+  if (HasOnlyAuthority(folder)) {
+    MW_ASSIGN_OR_RETURN(const std::string ca_pem, ReadFile(folder + "/ca.pem"));
+    return ChannelCredentialsBy(ca_pem);
+  }
   MW_TRY(LoadTlsIdentity(folder));
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(Watch(folder));

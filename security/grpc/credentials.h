@@ -22,7 +22,8 @@
 
 namespace meshwright::security {
 
-// Of an identity's folder; "": in the clear. Errors: those of LoadTlsIdentity.
+// Of an identity's folder, which may have ca.pem alone where a token says who one is; "": in the
+// clear. Errors: those of LoadTlsIdentity.
 Result<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& folder);
 // Of who has no certificate yet.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsBy(const std::string& ca_pem);

@@ -215,7 +215,9 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   EXPECT_THAT(acting.stderr_text, HasSubstr("viewer 'bob' may not call JobService/Cancel"));
   EXPECT_TRUE(IsAudited("bob", "JobService/Cancel", "permission denied"));
   // In the clear nobody is heard; who has a certificate in its place is not asked to say so.
-  EXPECT_EQ(Run({"--insecure", "--address", address_, "status"}).exit.code, 3);
+  const ProcessOutput clear = Run({"--insecure", "--address", address_, "status"});
+  EXPECT_EQ(clear.exit.code, 3);
+  EXPECT_THAT(clear.stderr_text, HasSubstr("speaks TLS"));
   EXPECT_EQ(Run({"--address", address_, "status"}).exit.code, 0);
 }
 
@@ -408,6 +410,15 @@ TEST_F(Secured, PageIsTlsAndWantsTokens) {
               AllOf(HasSubstr("Set-Cookie: meshwright_page="), HasSubstr("; HttpOnly"),
                     HasSubstr("; SameSite=Strict"), HasSubstr("; Secure"), EndsWith("\n303")));
   EXPECT_THAT(page.Ask("/login", {"--data", "token=no"}), Not(HasSubstr("Set-Cookie")));
+  // The same token does for commands, with the authority alone beside it.
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("ca.pem"), ReadFile(home() + "/ca/ca.pem").value()).ok());
+  const std::string log = LogOf("far");
+  const std::string before = "controller listens on 0.0.0.0:";
+  const size_t at = log.find(before) + before.size();
+  const std::string address = "127.0.0.1:" + log.substr(at, log.find(',', at) - at);
+  const ProcessOutput status = Run({"--tls-dir", dir_.path(), "--token-file", dir_.File("operator"),
+                                    "--address", address, "status"});
+  EXPECT_EQ(status.exit.code, 0) << status.stderr_text;
 }
 
 }  // namespace
