@@ -84,6 +84,37 @@ TEST(T5Folder, RefusesWhatIsNotBuilt) {
               HasSubstr("target_seq_len"));
 }
 
+constexpr char kBartSizes[] =
+    R"("model_type":"bart","vocab_size":40,"max_position_embeddings":16,"d_model":16,)"
+    R"("encoder_layers":2,"encoder_ffn_dim":24,"encoder_attention_heads":4,"decoder_layers":1,)"
+    R"("decoder_ffn_dim":20,"decoder_attention_heads":2)";
+
+TEST(BartFolder, HasTwoSidesAndPlaces) {
+  const auto model = OfFolder(kBartSizes, "");
+  ASSERT_TRUE(model.has_value()) << model.error();
+  EXPECT_EQ(model->layers, 3);
+  EXPECT_EQ(model->max_sequence, 16);
+  EXPECT_EQ(model->rows.kind, SampleKind::kPair);
+  EXPECT_THAT(model->hf_config, HasSubstr("\"decoder_start_token_id\": 2"));
+  EXPECT_THAT(ErrorOf(OfFolder(kBartSizes, R"("tie_word_embeddings":false)")),
+              HasSubstr("tie_word_embeddings"));
+  EXPECT_THAT(ErrorOf(OfFolder(kBartSizes, R"("normalize_before":true)")),
+              HasSubstr("normalize_before"));
+}
+
+TEST(HiddenSpansOfModels, AreOfThoseThatHaveThem) {
+  const auto spans = OfFolder(kT5Sizes, "", {.hidden_share = 0.2, .mean_span = 2});
+  ASSERT_TRUE(spans.has_value()) << spans.error();
+  EXPECT_EQ(spans->rows.hidden_share, 0.2);
+  EXPECT_EQ(spans->rows.mean_span, 2);
+  EXPECT_TRUE(OfFolder(kBertSizes, "", {.hidden_share = 0.2}).has_value());
+  EXPECT_THAT(ErrorOf(OfFolder(kBertSizes, "", {.mean_span = 2})), HasSubstr("mean_span_length"));
+  EXPECT_THAT(ErrorOf(OfFolder(kT5Sizes, "", {.hidden_share = 0.2, .mean_span = 0})),
+              HasSubstr("mean_span_length 0"));
+  EXPECT_THAT(ErrorOf(MakeModel({.name = "gpt2", .hidden_share = 0.1})),
+              HasSubstr("noise_density"));
+}
+
 TEST(BertFolder, SaysWhichHeadItHas) {
   const auto masked = OfFolder(kBertSizes, "");
   ASSERT_TRUE(masked.has_value()) << masked.error();

@@ -505,8 +505,8 @@ TEST(Registry, TakesAHuggingFaceConfig) {
   spec.attention_window = 0;
   EXPECT_TRUE(MakeModel(spec)) << "a job's key replaces that of the folder";
   spec.attention_window.reset();
-  spec.hf_config = R"({"model_type":"bart"})";
-  EXPECT_NE(MakeModel(spec).error().message().find("'bart'"), std::string::npos);
+  spec.hf_config = R"({"model_type":"pegasus"})";
+  EXPECT_NE(MakeModel(spec).error().message().find("'pegasus'"), std::string::npos);
   spec.hf_config = R"({"n_embd":8})";
   EXPECT_NE(MakeModel(spec).error().message().find("no 'model_type'"), std::string::npos);
   spec.hf_config = "";
