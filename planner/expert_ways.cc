@@ -425,4 +425,14 @@ Result<Layout> ResolveExpertWays(const ir::JobRequest& job, const Layout& layout
   return resolved;
 }
 
+std::optional<ir::JobRequest> PlainWays(const ir::JobRequest& job, const Layout& resolved) {
+  const bool steps = job.parallel.expert_dispatch == "auto" && resolved.expert_hosts > 1;
+  const bool chunks = job.parallel.expert_chunks == 0 && resolved.expert_chunks > 1;
+  if (!steps && !chunks) return std::nullopt;
+  ir::JobRequest plain = job;
+  if (steps) plain.parallel.expert_dispatch = "flat";
+  if (chunks) plain.parallel.expert_chunks = 1;
+  return plain;
+}
+
 }  // namespace meshwright::planner

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,5 +82,9 @@ double SecondsInChunks(const ChunkedWork& work, int64_t chunks, double beside);
 // does.
 Result<Layout> ResolveExpertWays(const ir::JobRequest& job, const Layout& layout,
                                  const ProgramDevices& devices, std::vector<std::string>& notes);
+
+// The job with one step and one chunk pinned where the layout has chosen more: places of hosts and
+// slots of chunks take memory. Nothing: it has chosen neither.
+std::optional<ir::JobRequest> PlainWays(const ir::JobRequest& job, const Layout& resolved);
 
 }  // namespace meshwright::planner

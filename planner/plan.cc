@@ -603,15 +603,9 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
     WriteDecided(job, asked, topology, *plan);
     return plan;
   }
-  // Places of hosts and slots of chunks take memory that one step, at once, does not.
-  const bool chosen =
-      (asked.parallel.expert_dispatch == "auto" && placed.layout.expert_hosts > 1) ||
-      (asked.parallel.expert_chunks == 0 && placed.layout.expert_chunks > 1);
-  if (!chosen || plan.error().code() != StatusCode::kResourceExhausted) return plan;
-  ir::JobRequest plain = asked;
-  if (plain.parallel.expert_dispatch == "auto") plain.parallel.expert_dispatch = "flat";
-  if (plain.parallel.expert_chunks == 0) plain.parallel.expert_chunks = 1;
-  Result<Plan> fits = MakePlanOf(plain, topology, layout, scope, choose);
+  const std::optional<ir::JobRequest> plain = PlainWays(asked, placed.layout);
+  if (!plain || plan.error().code() != StatusCode::kResourceExhausted) return plan;
+  Result<Plan> fits = MakePlanOf(*plain, topology, layout, scope, choose);
   if (!fits.has_value()) return plan;
   fits->notes.push_back(fmt::format(
       "{}tokens go in one step, at once, which costs more: the job does not fit otherwise",

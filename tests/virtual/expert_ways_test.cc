@@ -303,6 +303,27 @@ TEST(ExpertWayChoice, IsWhatTheSimulatorFindsFaster) {
   }
 }
 
+// What costs less and does not fit is no choice.
+TEST(ExpertWayChoice, OneStepWhereTwoDoNotFit) {
+  mesh::Topology topology = Hosts(2, 2, {20e-6, 1e-7});
+  const auto bytes = [&](const char* dispatch) {
+    const auto plan =
+        planner::MakePlan(JobOf({.name = "", .dispatch = dispatch}, TrafficOptions()), topology);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    int64_t most = 0;
+    for (const planner::DeviceMemory& memory : plan->memory) {
+      most = std::max(most, memory.total_bytes);
+    }
+    return most;
+  };
+  const int64_t flat = bytes("flat");
+  ASSERT_LT(flat, bytes("two-level"));
+  for (mesh::Device& device : topology.devices) device.memory_bytes = flat;
+  std::string notes;
+  EXPECT_EQ(LayoutOn({.name = "", .dispatch = "auto"}, topology, &notes).expert_hosts, 1);
+  EXPECT_NE(notes.find("the job does not fit otherwise"), std::string::npos) << notes;
+}
+
 TEST(ExpertWayChoice, PinsThatDoNotFitAreRefusedWithWhatDoes) {
   const auto refused = [&](const WayCase& c, const mesh::Topology& topology) {
     const auto plan = planner::MakePlan(JobOf(c, TrafficOptions()), topology);
