@@ -22,7 +22,6 @@
 #include "planner/memory.h"
 #include "planner/overlap.h"
 #include "planner/partition.h"
-#include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/router_sweep.h"
 #include "planner/stages.h"
@@ -487,94 +486,6 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   if (optimizer.total_steps == 0) optimizer.total_steps = job.train.steps;
   MW_ASSIGN_OR_RETURN(Graph step, ir::AppendUpdate(gradients, optimizer));
   return ReportInUpdate(std::move(step), OwnOutputs(trained->graph));
-}
-
-namespace {
-
-// What a refusal for memory offers, from what costs least.
-struct OfferedMemory {
-  const char* field;
-  std::string ir::ParallelSpec::*memory;
-};
-constexpr OfferedMemory kOffered[] = {
-    {"parallelism.optimizer_memory", &ir::ParallelSpec::optimizer_memory},
-    {"parallelism.weights_memory", &ir::ParallelSpec::weights_memory},
-    {"parallelism.gradients_memory", &ir::ParallelSpec::gradients_memory},
-    {"parallelism.activations_memory", &ir::ParallelSpec::activations_memory},
-};
-
-// A refusal for memory says what the host's would do: with as few kinds there as fit.
-Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
-                             const mesh::Topology& topology, const Layout& layout, PlanScope scope,
-                             const ShardingChooser& choose) {
-  if (refusal.code() != StatusCode::kResourceExhausted || job.trained() == nullptr) {
-    return Fail(std::move(refusal));
-  }
-  ir::JobRequest with_host = job;
-  std::string keys;
-  for (const OfferedMemory& offered : kOffered) {
-    if (job.parallel.*offered.memory != "device") continue;
-    with_host.parallel.*offered.memory = "host";
-    keys += fmt::format("{}{} = \"host\"", keys.empty() ? "" : ", ", offered.field);
-    const Result<Plan> plan = MakePlanOf(with_host, topology, layout, scope, choose);
-    if (!plan.has_value()) continue;
-    int64_t device_bytes = 0;
-    int64_t host_bytes = 0;
-    for (const DeviceMemory& memory : plan->memory) {
-      device_bytes = std::max(device_bytes, memory.total_bytes);
-      host_bytes = std::max(host_bytes, memory.host.total_bytes);
-    }
-    constexpr double kMib = 1048576.0;
-    return Fail(
-        Status(refusal.code(),
-               fmt::format("{}. It fits with {}: {:.1f} MiB of a device, {:.1f} MiB of its "
-                           "host's memory, which come and go in each step",
-                           refusal.message(), keys, static_cast<double>(device_bytes) / kMib,
-                           static_cast<double>(host_bytes) / kMib)));
-  }
-  return Fail(std::move(refusal));
-}
-
-}  // namespace
-
-Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology, PlanScope scope,
-                      const ShardingChooser& choose) {
-  MW_TRY(ir::ValidateJob(job));
-  const int layers = LayerCount(job.main().graph);
-  MW_ASSIGN_OR_RETURN(Layout layout,
-                      ResolveLayout(job, static_cast<int64_t>(topology.devices.size()), layers));
-  const auto plan_with = [&](Recompute mode) -> Result<Plan> {
-    MW_ASSIGN_OR_RETURN(layout.recompute,
-                        RecomputeOfLayers(mode, job.parallel.recompute_layers, layers));
-    Result<Plan> plan = MakePlanOf(job, topology, layout, scope, choose);
-    const std::string idle =
-        IdleDevicesNote(job, layout, static_cast<int64_t>(topology.devices.size()));
-    if (plan.has_value() && !idle.empty()) plan->notes.insert(plan->notes.begin(), idle);
-    return plan;
-  };
-  const std::string& wanted = job.parallel.recompute;
-  const auto offered = [&](Result<Plan> plan) -> Result<Plan> {
-    if (plan.has_value()) return plan;
-    return OfferHostMemory(plan.error(), job, topology, layout, scope, choose);
-  };
-  if (wanted == "gathers") return offered(plan_with(Recompute::kGathers));
-  if (wanted == "selective") return offered(plan_with(Recompute::kSelective));
-  if (wanted == "full") return offered(plan_with(Recompute::kFull));
-  Result<Plan> plan = plan_with(Recompute::kNone);
-  // Without the compiler, programs are the graph as it is written.
-  if (wanted == "none" || !job.train.compile) return offered(std::move(plan));
-  for (const Recompute mode : {Recompute::kGathers, Recompute::kSelective, Recompute::kFull}) {
-    if (mode == Recompute::kGathers && layout.tensor() == 1) continue;
-    if (plan.has_value() || plan.error().code() != StatusCode::kResourceExhausted) break;
-    plan = plan_with(mode);
-    if (!plan.has_value()) continue;
-    plan->notes.push_back(
-        fmt::format("the backward {} again: the job does not fit with what they make kept",
-                    mode == Recompute::kFull        ? "computes whole layers"
-                    : mode == Recompute::kSelective ? "computes norms and activation functions"
-                                                    : "gathers activations"));
-  }
-  return offered(std::move(plan));
 }
 
 Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,

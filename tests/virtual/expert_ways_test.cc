@@ -65,7 +65,7 @@ struct WayCase {
 };
 std::ostream& operator<<(std::ostream& out, const WayCase& c) { return out << c.name; }
 
-ir::JobRequest JobOf(const WayCase& c, TinyOptions options = WaysOptions()) {
+ir::JobRequest WayJobOf(const WayCase& c, TinyOptions options = WaysOptions()) {
   options.capacity_factor = c.capacity_factor;
   const auto base = options.mixture;
   options.mixture = [base, &c](models::MixtureConfig& config) {
@@ -113,7 +113,7 @@ class ExpertWays : public ::testing::TestWithParam<WayCase> {};
 
 TEST_P(ExpertWays, EqualOneDeviceInF64) {
   const WayCase& c = GetParam();
-  const ir::JobRequest job = JobOf(c);
+  const ir::JobRequest job = WayJobOf(c);
   const auto expected = RunJob(OnOneDevice(job), 1, kWaysVocabulary);
   ASSERT_TRUE(expected.has_value()) << expected.error();
   const auto actual = RunOnHosts(job, Hosts(c.hosts, c.devices));
@@ -213,7 +213,7 @@ void ExpectBytesOfTwoSteps(const WayCase& c, int64_t chunks) {
   const TinyOptions options = TrafficOptions();
   WayCase way = c;
   way.chunks = static_cast<int>(chunks);
-  const auto step = StepOnHosts(JobOf(way, options), Hosts(c.hosts, c.devices));
+  const auto step = StepOnHosts(WayJobOf(way, options), Hosts(c.hosts, c.devices));
   ASSERT_TRUE(step.has_value()) << step.error();
   const int64_t devices = c.hosts * c.devices;
   const int64_t hosts = c.hosts;
@@ -264,7 +264,7 @@ TEST(ExpertWayTraffic, ChunksMoveTheSameBytesInMoreCalls) {
 // ---- which way ----
 
 planner::Layout LayoutOn(const WayCase& c, const mesh::Topology& topology, std::string* notes) {
-  const auto plan = planner::MakePlan(JobOf(c, TrafficOptions()), topology);
+  const auto plan = planner::MakePlan(WayJobOf(c, TrafficOptions()), topology);
   EXPECT_TRUE(plan.has_value()) << plan.error();
   if (!plan.has_value()) return {};
   for (const std::string& note : plan->notes) {
@@ -292,8 +292,8 @@ TEST(ExpertWayChoice, IsWhatTheSimulatorFindsFaster) {
   for (const double s_per_byte : {1e-10, 1e-7}) {
     const mesh::Topology topology = Hosts(2, 2, {20e-6, s_per_byte});
     const auto step_s = [&](const char* dispatch) {
-      const auto plan =
-          planner::MakePlan(JobOf({.name = "", .dispatch = dispatch}, TrafficOptions()), topology);
+      const auto plan = planner::MakePlan(
+          WayJobOf({.name = "", .dispatch = dispatch}, TrafficOptions()), topology);
       EXPECT_TRUE(plan.has_value()) << plan.error();
       const auto forecast = planner::ForecastStep(*plan, topology);
       EXPECT_TRUE(forecast.has_value()) << forecast.error();
@@ -308,7 +308,7 @@ TEST(ExpertWayChoice, OneStepWhereTwoDoNotFit) {
   mesh::Topology topology = Hosts(2, 2, {20e-6, 1e-7});
   const auto bytes = [&](const char* dispatch) {
     const auto plan =
-        planner::MakePlan(JobOf({.name = "", .dispatch = dispatch}, TrafficOptions()), topology);
+        planner::MakePlan(WayJobOf({.name = "", .dispatch = dispatch}, TrafficOptions()), topology);
     EXPECT_TRUE(plan.has_value()) << plan.error();
     int64_t most = 0;
     for (const planner::DeviceMemory& memory : plan->memory) {
@@ -326,7 +326,7 @@ TEST(ExpertWayChoice, OneStepWhereTwoDoNotFit) {
 
 TEST(ExpertWayChoice, PinsThatDoNotFitAreRefusedWithWhatDoes) {
   const auto refused = [&](const WayCase& c, const mesh::Topology& topology) {
-    const auto plan = planner::MakePlan(JobOf(c, TrafficOptions()), topology);
+    const auto plan = planner::MakePlan(WayJobOf(c, TrafficOptions()), topology);
     return plan.has_value() ? std::string() : plan.error().message();
   };
   EXPECT_NE(refused({.name = ""}, Hosts(1, 4)).find("lie on one host, or unevenly on several"),
@@ -347,11 +347,11 @@ TEST(ExpertChunks, RowsDoNotSeeThem) {
   const mesh::Topology topology = Hosts(1, 4);
   const WayCase whole = {.name = "", .hosts = 1, .devices = 4, .dispatch = "flat"};
   WayCase cut = whole;
-  const auto expected = RunOnHosts(JobOf(whole), topology);
+  const auto expected = RunOnHosts(WayJobOf(whole), topology);
   ASSERT_TRUE(expected.has_value()) << expected.error();
   for (const int chunks : {2, 4}) {
     cut.chunks = chunks;
-    const auto actual = RunOnHosts(JobOf(cut), topology);
+    const auto actual = RunOnHosts(WayJobOf(cut), topology);
     ASSERT_TRUE(actual.has_value()) << actual.error();
     EXPECT_EQ(expected->losses[0], actual->losses[0]) << "before an update";
     ExpectEqual(*expected, *actual, 1e-12, fmt::format("{} chunks", chunks));
@@ -373,7 +373,7 @@ TEST(ExpertChunks, AreForecastToHideMovesAndAutoTakesTheFastest) {
   options.sequence = 64;
   const mesh::Topology topology = WithSpareCores(4);
   const auto forecast_of = [&](int chunks, bool overlap) {
-    ir::JobRequest job = JobOf({.name = "", .dispatch = "flat", .chunks = chunks}, options);
+    ir::JobRequest job = WayJobOf({.name = "", .dispatch = "flat", .chunks = chunks}, options);
     job.parallel.overlap = overlap;
     const auto plan = planner::MakePlan(job, topology);
     EXPECT_TRUE(plan.has_value()) << plan.error();
@@ -395,7 +395,7 @@ TEST(ExpertChunks, AreForecastToHideMovesAndAutoTakesTheFastest) {
 // A second thread makes the moves, and nothing changes.
 TEST(ExpertChunks, RunBesideWhatComputesWithTheSameNumbers) {
   const mesh::Topology topology = Hosts(2, 2);
-  ir::JobRequest job = JobOf({.name = "", .chunks = 2});
+  ir::JobRequest job = WayJobOf({.name = "", .chunks = 2});
   job.parallel.overlap = false;
   const auto in_turn = RunOnHosts(job, topology);
   ASSERT_TRUE(in_turn.has_value()) << in_turn.error();
@@ -441,8 +441,8 @@ class ProductsBesideMoves final : public ops::NodeObserver {
 };
 
 TEST(ExpertChunks, ASecondOneIsMovedWhileTheFirstIsComputed) {
-  ir::JobRequest job = JobOf({.name = "", .data = 2, .expert = 2, .dispatch = "flat", .chunks = 2},
-                             TrafficOptions());
+  ir::JobRequest job = WayJobOf(
+      {.name = "", .data = 2, .expert = 2, .dispatch = "flat", .chunks = 2}, TrafficOptions());
   job.parallel.overlap = true;
   auto plan = planner::MakePlan(job, Hosts(1, 2));
   ASSERT_TRUE(plan.has_value()) << plan.error();
