@@ -274,9 +274,29 @@ CLI::App* AddGroupedCommand(CLI::App& app, GroupedCase& grouped) {
   return command;
 }
 
-void AddTcpOptions(CLI::App* command, AllReduceOptions& options) {
+CLI::App* AddAllReduceCommand(CLI::App& app, AllReduceOptions& options) {
+  CLI::App* command = app.add_subcommand("all_reduce", "Between processes");
+  command->add_option("--ranks", options.ranks);
+  command->add_option("--bytes", options.bytes);
+  command->add_option("--repeats", options.repeats);
+  command->add_option("--batches", options.batches);
+  command->add_flag("--stage", options.stage);
   command->add_flag("--tcp", options.tcp);
   command->add_option("--tls-dir", options.tls_dir);
+  return command;
+}
+
+struct CallArgs {
+  std::string address;
+  int64_t calls = 10'000;
+};
+
+CLI::App* AddCallCommand(CLI::App& app, const char* name, const char* meaning, const char* count,
+                         CallArgs& args) {
+  CLI::App* command = app.add_subcommand(name, meaning);
+  command->add_option("--address", args.address, "Of a running cluster")->required();
+  command->add_option(count, args.calls)->check(CLI::PositiveNumber);
+  return command;
 }
 
 int Main(int argc, char** argv) {
@@ -290,13 +310,7 @@ int Main(int argc, char** argv) {
       app.add_subcommand("overhead", "What a step costs beside its kernels");
   AddJobOptions(overhead_command, profile);
   AllReduceOptions all_reduce;
-  CLI::App* all_reduce_command = app.add_subcommand("all_reduce", "Between processes");
-  all_reduce_command->add_option("--ranks", all_reduce.ranks);
-  all_reduce_command->add_option("--bytes", all_reduce.bytes);
-  all_reduce_command->add_option("--repeats", all_reduce.repeats);
-  all_reduce_command->add_option("--batches", all_reduce.batches);
-  all_reduce_command->add_flag("--stage", all_reduce.stage);
-  AddTcpOptions(all_reduce_command, all_reduce);
+  CLI::App* all_reduce_command = AddAllReduceCommand(app, all_reduce);
   MatmulShape shape;
   int threads = 1;
   bool bf16 = false;
@@ -307,14 +321,11 @@ int Main(int argc, char** argv) {
   copy_command->add_option("--threads", threads);
   CLI::App* read_command = app.add_subcommand("read", "Read bandwidth");
   read_command->add_option("--threads", threads);
-  std::string address;
-  int64_t calls = 10'000;
-  CLI::App* call_command = app.add_subcommand("call", "A session's call of a tiny program");
-  call_command->add_option("--address", address, "Of a running cluster")->required();
-  call_command->add_option("--calls", calls)->check(CLI::PositiveNumber);
-  CLI::App* ask_command = app.add_subcommand("ask", "A client's question to a host actor");
-  ask_command->add_option("--address", address, "Of a running cluster")->required();
-  ask_command->add_option("--asks", calls)->check(CLI::PositiveNumber);
+  CallArgs calls;
+  CLI::App* call_command =
+      AddCallCommand(app, "call", "A session's call of a tiny program", "--calls", calls);
+  CLI::App* ask_command =
+      AddCallCommand(app, "ask", "A client's question to a host actor", "--asks", calls);
   CheckpointArgs checkpoint;
   CLI::App* load_command = app.add_subcommand("load", "Reading a checkpoint, against its bytes");
   AddCheckpointOptions(load_command, checkpoint);
@@ -340,10 +351,10 @@ int Main(int argc, char** argv) {
   if (*profile_command) status = PrintProfile(profile);
   if (*overhead_command) status = PrintOverhead(profile);
   if (*all_reduce_command) status = PrintAllReduce(all_reduce);
-  if (*call_command) status = PrintSessionCase(address, calls);
+  if (*call_command) status = PrintSessionCase(calls.address, calls.calls);
   if (*encode_command) status = PrintEncodeCase(encode);
   if (*writing_command) status = PrintWritingCase(writing);
-  if (*ask_command) status = PrintAskCase(address, calls);
+  if (*ask_command) status = PrintAskCase(calls.address, calls.calls);
   if (*load_command) status = PrintLoadCase(checkpoint);
   if (*cover_command) PrintCover(checkpoint);
   if (*plan_command) status = PrintPlanCase(plan);

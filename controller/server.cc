@@ -92,6 +92,31 @@ Result<FleetView> FleetOf(const Core& core) {
   return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
 }
 
+struct HttpPort {
+  std::unique_ptr<MetricsServer> server;
+  std::unique_ptr<security::TlsFront> https;  // none: the server has the port itself
+};
+
+// In the clear on the port itself, or behind a front that speaks TLS.
+Result<HttpPort> StartHttp(const ServerOptions& options, MetricsRegistry& registry) {
+  HttpPort port;
+  HttpServerOptions http{
+      .host = options.bind, .port = options.metrics_port, .threads = options.http_threads};
+  const bool tls = !options.http_certificate.empty();
+  if (tls) {
+    http.host = "127.0.0.1";
+    http.port = 0;
+  }
+  MW_ASSIGN_OR_RETURN(port.server, MetricsServer::Start(http, registry));
+  if (!tls) return port;
+  MW_ASSIGN_OR_RETURN(port.https,
+                      security::TlsFront::Start({.host = options.bind,
+                                                 .port = options.metrics_port,
+                                                 .behind = port.server->port(),
+                                                 .certificate = options.http_certificate}));
+  return port;
+}
+
 class ServerImpl final : public ServerWithCounters {
  public:
   ~ServerImpl() override { Stop(); }
@@ -238,28 +263,11 @@ class ServerImpl final : public ServerWithCounters {
     return OkStatus();
   }
 
-  // In the clear on the port itself, or behind a front that speaks TLS.
-  Status StartHttp(const ServerOptions& options) {
-    HttpServerOptions http{
-        .host = options.bind, .port = options.metrics_port, .threads = options.http_threads};
-    const bool tls = !options.http_certificate.empty();
-    if (tls) {
-      http.host = "127.0.0.1";
-      http.port = 0;
-    }
-    MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start(http, registry_));
-    if (!tls) return OkStatus();
-    MW_ASSIGN_OR_RETURN(https_,
-                        security::TlsFront::Start({.host = options.bind,
-                                                   .port = options.metrics_port,
-                                                   .behind = metrics_server_->port(),
-                                                   .certificate = options.http_certificate}));
-    return OkStatus();
-  }
-
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
-    MW_TRY(StartHttp(options));
+    MW_ASSIGN_OR_RETURN(HttpPort http, StartHttp(options, registry_));
+    metrics_server_ = std::move(http.server);
+    https_ = std::move(http.https);
     const bool tls = !options.http_certificate.empty();
     if (!options.scrape_token.empty() || (tls && !IsLoopbackBind(options.bind))) {
       metrics_server_->SetGuard([token = options.scrape_token](const HttpRequest& request) {
@@ -282,10 +290,8 @@ class ServerImpl final : public ServerWithCounters {
     metrics_server_->AddRoute("/livez", kText, answers, RouteAccess::kOpen);
     // Whether callers should be sent here: the state is loaded, and the ports are open.
     metrics_server_->AddRoute("/readyz", kText, answers, RouteAccess::kOpen);
-    metrics_server_->SetHealth([this]() -> Status {
-      MW_TRY(rpc_->Health());
-      return Answers();
-    });
+    metrics_server_->SetHealth(
+        [this]() -> Status { return rpc_->Health().ok() ? Answers() : rpc_->Health(); });
     if (!options.make_site) return OkStatus();
     site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get(), audit_.get()});
     metrics_server_->SetSite([this](const HttpRequest& request) { return site_->Answer(request); });

@@ -54,12 +54,8 @@ Status ReadStart(const json& object, std::optional<int32_t>& out) {
   constexpr const char* kKey = "decoder_start_token_id";
   const json* value = Find(object, kKey);
   if (value == nullptr) return OkStatus();
-  if (!value->is_number_integer() || value->get<int64_t>() < 0 ||
-      value->get<int64_t>() > INT32_MAX) {
-    return Wrong(kKey, *value, "a token");
-  }
-  out = value->get<int32_t>();
-  return OkStatus();
+  out = FindJsonInt(*value, int32_t{0});
+  return out ? OkStatus() : Wrong(kKey, *value, "a token");
 }
 
 }  // namespace

@@ -236,6 +236,7 @@ bool CanBeHalf(const Graph& graph, const Node& param, const std::vector<NodeId>&
 }  // namespace
 
 Result<Graph> WithHalfParams(const Graph& mixed, DType compute) {
+  MW_CHECK(DTypeBytes(compute) == 2) << DTypeName(compute) << " is no 16-bit float";
   const auto users = mixed.Users();
   IdVector<ValueId, bool> half;
   half.assign(mixed.values.size(), false);
@@ -249,6 +250,7 @@ Result<Graph> WithHalfParams(const Graph& mixed, DType compute) {
       mixed, [&](Builder& builder, const Node& node, const std::vector<ValueId>& inputs,
                  const std::vector<TensorType>& types) {
         const Node& old = mixed.nodes[next++];
+        MW_CHECK(old.op == node.op) << OpName(old.op) << " was taken for " << OpName(node.op);
         if (old.op == Op::kParam && half[old.outputs[0]]) {
           TensorType type = types[0];
           type.dtype = compute;

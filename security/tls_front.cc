@@ -15,11 +15,11 @@
 #include <cerrno>
 #include <list>
 #include <map>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/executor.h"
 #include "base/file.h"
 #include "base/listen_address.h"
 #include "base/log.h"
@@ -116,7 +116,7 @@ struct TlsFront::State {
   std::string complaint;  // said already
   std::list<TlsRelay> relays;
   std::map<std::string, int64_t> of_address;
-  std::thread thread;
+  Executor loop{"tls-front"};  // whose one task is Run()
 
   // New files count from now on; what is wrong with them is said once.
   void LookAtFiles(int64_t now_ms) {
@@ -225,7 +225,7 @@ Result<std::unique_ptr<TlsFront>> TlsFront::Start(const TlsFrontOptions& options
   MW_ASSIGN_OR_RETURN(state->port, PortOf(state->listener));
   state->wake = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!state->wake.valid()) return Fail(OsError(errno, "eventfd"));
-  state->thread = std::thread([owner = state.get()] { owner->Run(); });
+  (void)state->loop.Post([owner = state.get()] { owner->Run(); });
   return std::unique_ptr<TlsFront>(new TlsFront(std::move(state)));
 }
 
@@ -233,7 +233,7 @@ TlsFront::~TlsFront() {
   state_->ends.store(true);
   const uint64_t one = 1;
   (void)!::write(state_->wake.get(), &one, sizeof(one));
-  state_->thread.join();
+  state_->loop.Stop();
 }
 
 int TlsFront::port() const { return state_->port; }

@@ -20,6 +20,7 @@ constexpr int64_t kFloatTile = 1024;
 // Whole rows of the weights, as memory gives them out fastest; so many rows of the other operand
 // wait for memory, not for products.
 constexpr int64_t kFewRows = 8;
+constexpr int64_t kSharedProducts = 1 << 20;  // multiply-adds; with fewer, a thread is faster alone
 constexpr int64_t kAloneColumns = 4096;
 // bf16 products pack the second operand for every tile: whole rows of it.
 constexpr int64_t kHalfTileRows = 512;
@@ -27,6 +28,11 @@ constexpr int64_t kHalfTileColumns = 4096;
 
 int64_t HalfOf(int64_t side) {
   return (side / 2 + kSmallestTile - 1) / kSmallestTile * kSmallestTile;
+}
+
+int64_t AlonePiece(int64_t longer, int64_t threads) {
+  const int64_t share = (longer + threads - 1) / threads;
+  return std::min((share + kSmallestTile - 1) / kSmallestTile * kSmallestTile, kAloneColumns);
 }
 
 bool Worthwhile(const GemmLoops& gemm) {
@@ -87,19 +93,12 @@ GemmPlan::Tiling GemmPlan::CutForTeam(int64_t rows, int64_t columns, double smal
   return tiling;
 }
 
-// Elements of these products do not depend on tiles: few rows are cut into one piece of the weights
-// for each thread, which walks through whole rows of it.
+// Elements do not depend on tiles: of few rows each thread walks through its piece of the weights.
 GemmPlan::Tiling GemmPlan::AloneTiling(const RunContext& context) const {
   if (context.team == nullptr) return alone_;
   if (std::min(m_.size, n_.size) > kFewRows) return team_;
-  const double flops = 2.0 * static_cast<double>(m_.size) * static_cast<double>(n_.size) *
-                       static_cast<double>(k_.size) * static_cast<double>(depth_.size());
-  if (flops < 2 * kSmallestAloneFlops) return alone_;
-  const int64_t threads = context.team->size();
-  const int64_t longer = std::max(m_.size, n_.size);
-  const int64_t share = (longer + threads - 1) / threads;
-  const int64_t piece =
-      std::min((share + kSmallestTile - 1) / kSmallestTile * kSmallestTile, kAloneColumns);
+  if (m_.size * n_.size * k_.size < kSharedProducts) return alone_;
+  const int64_t piece = AlonePiece(std::max(m_.size, n_.size), context.team->size());
   return m_.size > n_.size ? Cut(piece, n_.size) : Cut(m_.size, piece);
 }
 
