@@ -118,7 +118,7 @@ TEST_F(PredictCommand, AsksAJobThatTrainsAndAStrayQuestionHarmsNothing) {
   EXPECT_THAT(Run({"predict", "1", "hello"}), HasSubstr("next:"));
   const Failure bad =
       Fails({"--address", cluster().address(), "predict", "1", "--tokens", "1,999"});
-  EXPECT_THAT(bad.text, HasSubstr("the id 999 at position 1; ids are in [0, 256)"));
+  EXPECT_THAT(bad.text, HasSubstr("token 999 is not among the 256"));
   const Failure no_job = Fails({"--address", cluster().address(), "predict", "7", "x"});
   EXPECT_THAT(no_job.text, HasSubstr("no job 7"));
   EXPECT_EQ(no_job.code, 2);

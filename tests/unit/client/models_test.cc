@@ -184,9 +184,9 @@ TEST(Gpt2, BadHuggingFaceConfigsNameTheKey) {
   EXPECT_EQ(message(Gpt2Json("")), "no error");
   EXPECT_NE(message("[1]").find("not a JSON object"), std::string::npos);
   EXPECT_NE(message(" \n").find("is empty"), std::string::npos);
-  EXPECT_NE(
-      message(Gpt2Json(R"(,"n_embd":"wide")")).find("'n_embd' must be an integer, is \"wide\""),
-      std::string::npos);
+  EXPECT_NE(message(Gpt2Json(R"(,"n_embd":"wide")"))
+                .find("'n_embd' must be an integer of 64 bits, is \"wide\""),
+            std::string::npos);
   EXPECT_NE(message(Gpt2Json(R"(,"n_embd":100)")).find("not a multiple of n_heads"),
             std::string::npos);
   EXPECT_NE(message(Gpt2Json(R"(,"activation_function":"mish")")).find("'mish'"),

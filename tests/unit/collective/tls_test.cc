@@ -197,14 +197,17 @@ Ends ConnectTwo(const std::shared_ptr<Tls>& dials, const std::shared_ptr<Tls>& l
   const auto second = MakeListener("127.0.0.1", 0, dials).value();
   const auto address = [](const Listener& of) { return fmt::format("127.0.0.1:{}", of.port()); };
   Ends ends;
-  const auto run = [&](int rank, const std::shared_ptr<Listener>& listener, Status& end) {
-    const auto fabric =
+  const auto make = [&](int rank, const std::shared_ptr<Listener>& listener) {
+    auto fabric =
         MakeCpuFabric(TwoRanks(address(*first), address(*second), rank), listener).value();
     (void)fabric->MakeGroup("world", {0, 1}).value();
-    end = fabric->Connect();
+    return fabric;
   };
-  std::thread other([&] { run(0, first, ends.listener); });
-  run(1, second, ends.dialer);
+  // A refusal is told to the fabrics that are there: the one that listens is, before anybody dials.
+  const auto listening = make(0, first);
+  const auto dialing = make(1, second);
+  std::thread other([&] { ends.listener = listening->Connect(); });
+  ends.dialer = dialing->Connect();
   other.join();
   return ends;
 }
