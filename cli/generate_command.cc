@@ -139,10 +139,12 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   if (prepared.model.max_sequence > 0) {
     positions = std::min(positions, prepared.model.max_sequence);
   }
-  MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), std::max<int64_t>(positions, 1)));
+  // Distances between tokens of a source are between two of them.
+  const int64_t least = reads ? 2 : 1;
+  MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), std::max(positions, least)));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
   // What the decoder has room for, where a source is read.
-  int64_t written = std::max<int64_t>(more, 1);
+  int64_t written = std::max(more, least);
   if (prepared.model.max_sequence > 0) written = std::min(written, prepared.model.max_sequence);
   MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, written));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,

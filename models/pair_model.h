@@ -39,13 +39,16 @@ Status CheckPairs(const Config& config) {
   return OkStatus();
 }
 
-// What the decoder reads: the target one place later.
-inline ValueId Shifted(client::Builder& builder, ValueId target, int64_t start) {
-  const client::Dims dims = builder.dims(target);
-  if (dims.size() != 2) return target;  // after an error
+// What the decoder reads: the target of the batch one place later. One of a single token is not
+// read at all, and no input of a program that is asked.
+inline ValueId Shifted(client::Builder& builder, const client::Batch& batch, int64_t start) {
+  const auto target = batch.find("target");
+  const ValueId rows = target != batch.end() ? target->second : batch.at("source");
+  const client::Dims dims = builder.dims(rows);
+  if (dims.size() != 2) return rows;  // after an error
   const ValueId first = builder.BroadcastTo(Whole(builder, start), {dims[0], 1});
-  if (dims[1] == 1) return first;
-  return builder.Concat({first, builder.Slice(target, 1, 0, dims[1] - 1)}, 1);
+  if (target == batch.end() || dims[1] == 1) return first;
+  return builder.Concat({first, builder.Slice(rows, 1, 0, dims[1] - 1)}, 1);
 }
 
 // Model has Logits(source, read) and LogitsInPages(batch); Config target_of(), padding, start and
@@ -62,7 +65,7 @@ client::TrainerFunctions PairModel(const Config& config) {
   functions.predict = [config](client::Builder& builder, const client::Batch& batch) {
     Model model(builder, config);
     if (!builder.pages()) {
-      return model.Logits(batch.at("source"), Shifted(builder, batch.at("target"), config.start));
+      return model.Logits(batch.at("source"), Shifted(builder, batch, config.start));
     }
     if (batch.contains(client::kSourceTable)) return model.LogitsInPages(batch);
     builder.Fail(InvalidArgument("a model with an encoder has sources in its programs over pages"));

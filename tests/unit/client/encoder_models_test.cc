@@ -89,6 +89,16 @@ constexpr char kBartSizes[] =
     R"("encoder_layers":2,"encoder_ffn_dim":24,"encoder_attention_heads":4,"decoder_layers":1,)"
     R"("decoder_ffn_dim":20,"decoder_attention_heads":2)";
 
+// Of one token nothing is behind the begin: the target is not read.
+TEST(T5Folder, IsAskedAboutASingleToken) {
+  const auto model = OfFolder(kT5Sizes, "");
+  ASSERT_TRUE(model) << model.error();
+  const auto program = client::PredictProgram({.batch = 1, .sequence = 1}, model->functions);
+  ASSERT_TRUE(program) << program.error();
+  ASSERT_EQ(program->inputs.size(), 1U);
+  EXPECT_TRUE(program->inputs.contains("source"));
+}
+
 TEST(BartFolder, HasTwoSidesAndPlaces) {
   const auto model = OfFolder(kBartSizes, "");
   ASSERT_TRUE(model.has_value()) << model.error();
