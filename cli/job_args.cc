@@ -183,8 +183,7 @@ void AddWriting(CLI::App* generate, GenerateArgs& args) {
       ->excludes(greedy);
   generate->add_flag("--ignore-eos", args.ignore_stops, "Go on behind the model's end of a text");
   generate
-      ->add_option("--dtype", args.dtype,
-                   "Of a folder's model; bfloat16: half the bytes, so nearly twice as fast")
+      ->add_option("--dtype", args.dtype, "Of a folder's model; bfloat16: half the bytes to read")
       ->check(CLI::IsMember({"float32", "float64", "bfloat16"}))
       ->capture_default_str();
   AddOverrides(generate, args.overrides);
