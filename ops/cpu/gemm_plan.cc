@@ -17,10 +17,8 @@ constexpr double kSmallestHalfTileFlops = 16e6;
 // Few rows read all of the weights, which is worth a thread of its own sooner.
 constexpr double kSmallestAloneFlops = 1e6;
 constexpr int64_t kFloatTile = 1024;
-// Whole rows of the weights, as memory gives them out fastest; so many rows of the other operand
-// wait for memory, not for products.
-constexpr int64_t kFewRows = 8;
-constexpr int64_t kSharedProducts = 1 << 20;  // multiply-adds; with fewer, a thread is faster alone
+constexpr int64_t kSharedProducts = 1 << 17;  // multiply-adds; with fewer, a thread is faster alone
+// Whole rows of the weights, as memory gives them out fastest.
 constexpr int64_t kAloneColumns = 4096;
 // bf16 products pack the second operand for every tile: whole rows of it.
 constexpr int64_t kHalfTileRows = 512;
@@ -28,11 +26,6 @@ constexpr int64_t kHalfTileColumns = 4096;
 
 int64_t HalfOf(int64_t side) {
   return (side / 2 + kSmallestTile - 1) / kSmallestTile * kSmallestTile;
-}
-
-int64_t AlonePiece(int64_t longer, int64_t threads) {
-  const int64_t share = (longer + threads - 1) / threads;
-  return std::min((share + kSmallestTile - 1) / kSmallestTile * kSmallestTile, kAloneColumns);
 }
 
 bool Worthwhile(const GemmLoops& gemm) {
@@ -93,13 +86,9 @@ GemmPlan::Tiling GemmPlan::CutForTeam(int64_t rows, int64_t columns, double smal
   return tiling;
 }
 
-// Elements do not depend on tiles: of few rows each thread walks through its piece of the weights.
-GemmPlan::Tiling GemmPlan::AloneTiling(const RunContext& context) const {
-  if (context.team == nullptr) return alone_;
-  if (std::min(m_.size, n_.size) > kFewRows) return team_;
-  if (m_.size * n_.size * k_.size < kSharedProducts) return alone_;
-  const int64_t piece = AlonePiece(std::max(m_.size, n_.size), context.team->size());
-  return m_.size > n_.size ? Cut(piece, n_.size) : Cut(m_.size, piece);
+// One product of few rows waits for memory; its elements share threads of their own.
+bool GemmPlan::HasFewRows() const {
+  return is_alone_ && outer_.size() == 1 && std::min(m_.size, n_.size) <= kFewRows;
 }
 
 GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
@@ -113,7 +102,7 @@ GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
 
 // At the tensors' own offsets, not the tile's.
 void GemmPlan::RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
-                            bool accumulate) const {
+                            bool accumulate, const AloneTeam& team) const {
   const auto at = [](const void* data, int64_t element, bool half) {
     return static_cast<const std::byte*>(data) + element * (half ? 2 : 4);
   };
@@ -123,14 +112,26 @@ void GemmPlan::RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, Al
   for (const Offsets& from : depth_) {
     VecAloneProduct(size, {at(a.data, from.a + tile.row * m_.a, a.half), m_.a, k_.a, a.half},
                     {at(b.data, from.b + tile.column * n_.b, b.half), k_.b, n_.b, b.half}, c,
-                    accumulate);
+                    accumulate, team);
     accumulate = true;
   }
 }
 
+void GemmPlan::RunFewRows(const RunContext& context, AloneOperand a, AloneOperand b, AloneResult c,
+                          bool accumulate) const {
+  const Tile whole{0, m_.size, 0, n_.size};
+  if (context.team == nullptr || m_.size * n_.size * k_.size < kSharedProducts) {
+    return RunAloneTile(whole, a, b, c, accumulate, NoTeam());
+  }
+  const auto run = [&](int64_t count, FunctionRef<void(int64_t)> piece) {
+    ParallelItems(context, count, piece);
+  };
+  RunAloneTile(whole, a, b, c, accumulate, {context.team->size(), run});
+}
+
 void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* c,
                        bool accumulate) const {
-  if (is_alone_) return RunAloneTile(tile, {a}, {b}, {c}, accumulate);
+  if (is_alone_) return RunAloneTile(tile, {a}, {b}, {c}, accumulate, NoTeam());
   const GemmSize size{tile.rows, tile.columns, k_.size};
   for (const Offsets& at : depth_) {
     cpu::Gemm(size, {a + at.a + tile.row * m_.a, m_.a, k_.a},
@@ -142,7 +143,11 @@ void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* 
 
 void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c,
                    bool accumulate) const {
-  const Tiling tiling = is_alone_ ? AloneTiling(context) : context.team == nullptr ? alone_ : team_;
+  if (HasFewRows()) {
+    const Offsets& at = outer_.front();
+    return RunFewRows(context, {a + at.a}, {b + at.b}, {c + at.c}, accumulate);
+  }
+  const Tiling& tiling = context.team == nullptr ? alone_ : team_;
   const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
@@ -181,7 +186,8 @@ void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* 
   bool accumulate = half_accumulates_;
   if (is_alone_) {
     const bool half = half_result_bytes_ == 2;
-    return RunAloneTile(tile, {a, 0, 1, true}, {b, 0, 1, true}, {c, 0, 1, half}, accumulate);
+    return RunAloneTile(tile, {a, 0, 1, true}, {b, 0, 1, true}, {c, 0, 1, half}, accumulate,
+                        NoTeam());
   }
   for (const Offsets& at : depth_) {
     const int64_t result = tile.row * m_.c + tile.column * n_.c;
@@ -193,7 +199,14 @@ void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* 
 
 void GemmPlan::RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b,
                        void* c) const {
-  const Tiling tiling = is_alone_ ? AloneTiling(context) : half_tiling_;
+  if (HasFewRows()) {
+    const Offsets& at = outer_.front();
+    return RunFewRows(
+        context, {a + at.a, 0, 1, true}, {b + at.b, 0, 1, true},
+        {static_cast<std::byte*>(c) + at.c * half_result_bytes_, 0, 1, half_result_bytes_ == 2},
+        half_accumulates_);
+  }
+  const Tiling& tiling = !is_alone_ ? half_tiling_ : context.team == nullptr ? alone_ : team_;
   const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
     const Offsets& at = outer_[static_cast<size_t>(item / per_product)];

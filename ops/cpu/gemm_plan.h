@@ -67,11 +67,13 @@ class GemmPlan {
   static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
   Tiling Cut(int64_t rows, int64_t columns) const;
   Tiling CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const;
-  Tiling AloneTiling(const RunContext& context) const;
+  bool HasFewRows() const;
   Tile TileAt(const Tiling& tiling, int64_t index) const;
   void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
   void RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
-                    bool accumulate) const;
+                    bool accumulate, const AloneTeam& team) const;
+  void RunFewRows(const RunContext& context, AloneOperand a, AloneOperand b, AloneResult c,
+                  bool accumulate) const;
   void RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b, std::byte* c) const;
   // Of half_; tiles of the last row or column of tiles have sizes of their own.
   size_t KindOf(const Tile& tile, bool accumulate) const;

@@ -2,10 +2,12 @@
 // and the instruction set, not on how many rows and columns are computed with it, nor on tiles.
 //
 // Idea: an element is one sum over k. Where a and b both lie along k it is a sum per lane, over
-// every so many k, and then over lanes (the head of a model); in all other layouts it is one chain
-// of multiply-adds in the order of k, whatever dim the vectors run along. Few rows stream through
-// b, which is read once; for many, b is packed in panels that stay in the second cache. bf16
-// operands are widened as they are read; sums are of f32, and a bf16 result is rounded once.
+// every so many k, and then over lanes (the head of a model); in all other layouts k has
+// kAloneSegments segments, each of them one chain of multiply-adds in its order, and an element is
+// the sum of these in their order, whatever dim the vectors run along. Few rows stream through b,
+// which is read once: threads take segments, so that each reads one run of bytes. For many, b is
+// packed in panels that stay in the second cache. bf16 operands are widened as they are read; sums
+// are of f32, and a bf16 result is rounded once.
 //
 // Why not oneDNN: it chooses its kernel, and with it the order of its sums, by the number of rows.
 // Thread rule: pure functions, but for the thread's scratch.
@@ -13,6 +15,7 @@
 
 #include <cstdint>
 
+#include "base/function_ref.h"
 #include "ops/cpu/gemm.h"
 
 namespace meshwright::ops::cpu {
@@ -41,10 +44,25 @@ struct AloneWork {
   AloneResult c;
   bool accumulate = false;
   float* scratch = nullptr;
+  int64_t sum_row = 0;  // of few rows: floats from one row of a segment's sums to the next
 };
+
+constexpr int64_t kAloneSegments = 4;
+constexpr int64_t kFewRows = 8;
+
+inline int64_t SegmentBegin(int64_t k, int64_t segment) { return k * segment / kAloneSegments; }
+
+// Who computes the pieces of a product of few rows: run(count, piece) calls piece(0 .. count - 1),
+// on as many threads as it likes.
+struct AloneTeam {
+  int64_t threads = 1;
+  FunctionRef<void(int64_t count, FunctionRef<void(int64_t)> piece)> run;
+};
+AloneTeam NoTeam();
 
 // c[m, n] = a[m, k] * b[k, n], plus c's old content when `accumulate`, which is for f32 only.
 // REQUIRES: c has stride one in a dim that is longer than one, if it has any.
-void VecAloneProduct(GemmSize size, AloneOperand a, AloneOperand b, AloneResult c, bool accumulate);
+void VecAloneProduct(GemmSize size, AloneOperand a, AloneOperand b, AloneResult c, bool accumulate,
+                     const AloneTeam& team = NoTeam());
 
 }  // namespace meshwright::ops::cpu
