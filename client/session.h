@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "proto/actor_ref.h"
+#include "proto/tensors.h"
 
 namespace meshwright::client {
 
@@ -69,8 +70,12 @@ struct Answer {
   std::map<std::string, Tensor> tensors;  // what the program gives out, where asked for
 };
 
+// Which tensors come back. kLargest: of reals [.., n] comes, as i32 [..], the place of the largest
+// of each row, of equal ones the first and -1 where nothing is a number; other tensors come whole.
+using proto::Fetch;
+
 struct CallOptions {
-  bool fetch = true;            // tensors come back
+  Fetch fetch = Fetch::kAll;
   std::optional<int64_t> step;  // else the calls of a program are counted
 };
 

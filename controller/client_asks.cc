@@ -167,7 +167,7 @@ Status Check(const proto::CallProgram& call, const ir::JobRequest& job, const St
   for (const ir::NamedValue& output : program->graph.outputs) {
     bytes += program->graph.type(output.value).bytes();
   }
-  if (!call.fetch) return OkStatus();
+  if (call.fetch != proto::Fetch::kAll) return OkStatus();
   return CheckSize(bytes, fmt::format("what '{}' gives out", call.program));
 }
 

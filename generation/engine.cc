@@ -37,22 +37,33 @@ void Engine::Cancel(int64_t id) {
 }
 
 Status Engine::Step() {
-  const Batch batch = scheduler_.Next();
+  Batch batch = scheduler_.Next();
   MW_CHECK(!batch.tokens.empty()) << scheduler_.waiting() << " texts wait for nothing";
-  MW_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> logits, steps_(batch));
-  MW_CHECK(logits.size() == batch.wanted.size())
-      << logits.size() << " logits for " << batch.wanted.size() << " texts";
-  for (size_t i = 0; i < batch.wanted.size(); ++i) Take(batch.wanted[i].id, logits[i]);
+  batch.likeliest = WantsLikeliest(batch);
+  MW_ASSIGN_OR_RETURN(const StepAnswer answer, steps_(batch));
+  const size_t rows = std::visit([](const auto& of) { return of.size(); }, answer);
+  MW_CHECK(rows == batch.wanted.size())
+      << rows << " answers for " << batch.wanted.size() << " texts";
+  for (size_t i = 0; i < batch.wanted.size(); ++i) Take(batch.wanted[i].id, answer, i);
   return OkStatus();
 }
 
-void Engine::Take(int64_t id, const std::vector<double>& logits) {
+bool Engine::WantsLikeliest(const Batch& batch) const {
+  return std::all_of(batch.wanted.begin(), batch.wanted.end(), [&](const auto& wanted) {
+    return IsLikeliest(texts_.at(wanted.id).request.sampling);
+  });
+}
+
+void Engine::Take(int64_t id, const StepAnswer& answer, size_t row) {
   const auto it = texts_.find(id);
   if (it == texts_.end()) return;  // cancelled by a listener of this step
   Text& text = it->second;
   const Request& request = text.request;
-  const int32_t token = NextToken(logits, text.tokens, request.sampling,
-                                  {request.seed, request.number, text.tokens.size()});
+  const auto* likeliest = std::get_if<std::vector<int32_t>>(&answer);
+  const int32_t token = likeliest != nullptr
+                            ? likeliest->at(row)
+                            : NextToken(std::get<0>(answer)[row], text.tokens, request.sampling,
+                                        {request.seed, request.number, text.tokens.size()});
   text.tokens.push_back(token);
   if (request.stops.contains(token)) {
     const auto on_stop = text.listener.on_stop;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -22,8 +23,12 @@
 
 namespace meshwright::generation {
 
-// The logits behind each wanted token, [vocabulary] each; what is computed stays in the pages.
-using StepLogits = std::function<Result<std::vector<std::vector<double>>>(const Batch& batch)>;
+// By wanted token, its logits [vocabulary]; or, of a batch that asks for no more, the likeliest
+// next token: of equal ones that of the lowest id.
+using StepAnswer = std::variant<std::vector<std::vector<double>>, std::vector<int32_t>>;
+
+// What is computed stays in the pages.
+using StepLogits = std::function<Result<StepAnswer>(const Batch& batch)>;
 
 struct Listener {
   OnToken on_token;                      // but for a token that stops the text; false: enough
@@ -54,7 +59,8 @@ class Engine {
     std::vector<int32_t> tokens;  // the prompt and what was generated
   };
 
-  void Take(int64_t id, const std::vector<double>& logits);
+  bool WantsLikeliest(const Batch& batch) const;
+  void Take(int64_t id, const StepAnswer& answer, size_t row);
   void End(int64_t id, Finish finish);
 
   const BatchLimits limits_;

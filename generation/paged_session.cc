@@ -73,6 +73,17 @@ client::Feeds FeedsOf(const client::PageShape& shape, const PagedSize& size, con
   return feeds;
 }
 
+// likeliest: [1, rows].
+Result<StepAnswer> LikeliestOf(const Tensor& likeliest, size_t count) {
+  std::vector<int32_t> tokens = likeliest.Values<int32_t>();
+  MW_CHECK(tokens.size() >= count) << tokens.size() << " of " << count;
+  tokens.resize(count);
+  for (const int32_t token : tokens) {
+    if (token < 0) return Fail(FailedPrecondition("the model's logits are no numbers"));
+  }
+  return tokens;
+}
+
 }  // namespace
 
 BatchLimits PagedPlan::limits() const {
@@ -163,19 +174,23 @@ Result<ir::JobRequest> WithHalfWeights(ir::JobRequest job) {
 }
 
 StepLogits StepsOf(client::Session& session, const PagedPlan& plan) {
-  return [&session, plan](const Batch& batch) -> Result<std::vector<std::vector<double>>> {
+  return [&session, plan](const Batch& batch) -> Result<StepAnswer> {
     const PagedSize& size = SizeFor(plan.sizes, batch);
     const std::string program = client::PagedProgramName(size);
     client::CallOptions options;
-    options.fetch = !batch.wanted.empty();
+    options.fetch = batch.wanted.empty() ? client::Fetch::kNothing
+                    : batch.likeliest    ? client::Fetch::kLargest
+                                         : client::Fetch::kAll;
     MW_ASSIGN_OR_RETURN(const client::Answer answer,
                         session.Run(program, FeedsOf(plan.shape, size, batch), options));
     std::vector<std::vector<double>> logits;
+    if (batch.wanted.empty()) return logits;
+    const auto it = answer.tensors.find("logits");
+    if (it == answer.tensors.end()) {
+      return Fail(Internal(fmt::format("program '{}' gave out no logits", program)));
+    }
+    if (batch.likeliest) return LikeliestOf(it->second, batch.wanted.size());
     for (size_t i = 0; i < batch.wanted.size(); ++i) {
-      const auto it = answer.tensors.find("logits");
-      if (it == answer.tensors.end()) {
-        return Fail(Internal(fmt::format("program '{}' gave out no logits", program)));
-      }
       logits.push_back(it->second.RealsOfRow(0, static_cast<int64_t>(i)));
     }
     return logits;

@@ -120,6 +120,10 @@ std::vector<double> ProcessLogits(std::span<const double> logits, std::span<cons
   return left;
 }
 
+bool IsLikeliest(const Sampling& sampling) {
+  return !sampling.draws && sampling.repetition_penalty == 1;
+}
+
 int32_t NextToken(std::span<const double> logits, std::span<const int32_t> text,
                   const Sampling& sampling, const DrawKey& key) {
   MW_CHECK(!logits.empty()) << "no logits to choose from";

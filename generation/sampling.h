@@ -28,6 +28,9 @@ struct Sampling {
 // Errors: kInvalidArgument naming the field, its value and its range.
 Status CheckSampling(const Sampling& sampling);
 
+// Whether the next token is the likeliest of the logits as they are.
+bool IsLikeliest(const Sampling& sampling);
+
 // Of one draw. position: of the token in its text.
 struct DrawKey {
   uint64_t seed = 0;

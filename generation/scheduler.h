@@ -74,6 +74,7 @@ struct BatchSource {
 struct Batch {
   std::vector<BatchToken> tokens;
   std::vector<WantedToken> wanted;
+  bool likeliest = false;      // of what is wanted only the likeliest next token
   std::vector<int32_t> table;  // [texts, text_pages], 0 where a text has no page
   // Where texts have sources: of the text that came into the batch, and of each row the last
   // position of its source.

@@ -39,7 +39,7 @@ struct SessionOpen {
 struct CallProgram {
   std::string program;
   std::vector<NamedTensor> inputs;
-  bool fetch = true;            // the program's tensors come back
+  Fetch fetch = Fetch::kAll;
   std::optional<int64_t> step;  // what the program's noise and data are keyed by; else it counts on
   friend bool operator==(const CallProgram&, const CallProgram&) = default;
 };

@@ -44,6 +44,13 @@ Register Decode(const v1::Register& wire);
 v1::NamedTensor Encode(const NamedTensor& tensor);
 Result<NamedTensor> Decode(const v1::NamedTensor& wire);
 
+// Of a message that asks for tensors.
+template <typename Wire>
+Fetch FetchOf(const Wire& wire) {
+  if (!wire.fetch()) return Fetch::kNothing;
+  return wire.fetch_largest() ? Fetch::kLargest : Fetch::kAll;
+}
+
 v1::TensorTile Encode(const TensorTile& tile);
 Result<TensorTile> Decode(const v1::TensorTile& wire);
 

@@ -35,7 +35,8 @@ void PutAsk(const SessionAsk& ask, const CallProgram& m, v1::ClientUp& wire) {
   v1::CallProgram& out = *wire.mutable_call();
   PutNumbers(ask.id, ask.acked, out);
   out.set_program(m.program);
-  out.set_fetch(m.fetch);
+  out.set_fetch(m.fetch != Fetch::kNothing);
+  out.set_fetch_largest(m.fetch == Fetch::kLargest);
   if (m.step) out.set_step(*m.step);
   for (const NamedTensor& input : m.inputs) *out.add_inputs() = Encode(input);
 }
@@ -177,7 +178,7 @@ Result<SessionOpen> GetOpen(const v1::SessionOpen& wire) {
 Result<SessionAsk> GetCall(const v1::CallProgram& wire) {
   CallProgram call;
   call.program = wire.program();
-  call.fetch = wire.fetch();
+  call.fetch = FetchOf(wire);
   if (wire.has_step()) call.step = wire.step();
   MW_ASSIGN_OR_RETURN(call.inputs, DecodeTensors(wire.inputs()));
   return SessionAsk{wire.id(), std::move(call), GetIds(wire.acked())};
@@ -245,6 +246,7 @@ v1::TensorTile Encode(const TensorTile& tile) {
   wire.mutable_offset()->Assign(tile.box.offset.begin(), tile.box.offset.end());
   wire.mutable_size()->Assign(tile.box.size.begin(), tile.box.size.end());
   wire.set_data(tile.bytes);
+  wire.set_largest(tile.largest);
   return wire;
 }
 
@@ -256,6 +258,7 @@ Result<TensorTile> Decode(const v1::TensorTile& wire) {
   tile.box.offset.assign(wire.offset().begin(), wire.offset().end());
   tile.box.size.assign(wire.size().begin(), wire.size().end());
   tile.bytes = wire.data();
+  tile.largest = wire.largest();
   return tile;
 }
 

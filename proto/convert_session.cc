@@ -134,7 +134,8 @@ void Put(const Launch& m, v1::Down& wire) {
   out.set_program(m.program);
   out.set_first_step(m.first_step);
   out.set_count(m.count);
-  out.set_fetch(m.fetch);
+  out.set_fetch(m.fetch != Fetch::kNothing);
+  out.set_fetch_largest(m.fetch == Fetch::kLargest);
   out.set_snapshot(m.snapshot);
   if (m.record.count > 0) {
     out.mutable_record()->set_first(m.record.first);
@@ -287,7 +288,7 @@ Launch GetLaunch(const v1::Launch& wire) {
   m.program = wire.program();
   m.first_step = wire.first_step();
   m.count = wire.count();
-  m.fetch = wire.fetch();
+  m.fetch = FetchOf(wire);
   m.snapshot = wire.snapshot();
   m.record = {wire.record().first(), wire.record().count()};
   m.round.sent_ns = wire.sent_ns();

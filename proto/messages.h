@@ -192,10 +192,10 @@ struct Launch {
   int64_t first_step = 0;
   int64_t count = 1;
   std::vector<LaunchInput> inputs = {};
-  bool fetch = false;         // the program's tensors come back with the reports; of one step only
-  bool snapshot = false;      // of the state behind the last step
-  ir::StepRange record = {};  // of its steps, those in which devices write down what they do
-  ir::ClockRound round = {};  // heard_ns is the worker's to say
+  Fetch fetch = Fetch::kNothing;  // comes back with the reports; of one step only
+  bool snapshot = false;          // of the state behind the last step
+  ir::StepRange record = {};      // of its steps, those in which devices write down what they do
+  ir::ClockRound round = {};      // heard_ns is the worker's to say
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -18,12 +18,30 @@ struct NamedTensor {
   friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
 };
 
+// What comes back of the tensors that a program gives out.
+enum class Fetch {
+  kNothing,
+  kAll,
+  kLargest,  // of each row of a tensor of reals [.., n]; other tensors come whole
+};
+
+// place: in the whole row; -1: there is nothing but what is no number.
+struct Largest {
+  double value = 0;
+  int64_t place = -1;
+};
+
+inline bool HasLargest(const ir::TensorType& type) {
+  return ir::IsFloating(type.dtype) && type.rank() > 0;
+}
+
 // A block of a tensor that a program gives out, or of a tensor of the state, in row-major order.
 struct TensorTile {
   std::string name;
   ir::TensorType type;  // of the whole tensor
   ir::Box box;
   std::string bytes;
+  bool largest = false;  // the bytes are a Largest for each row of the block
   friend bool operator==(const TensorTile&, const TensorTile&) = default;
 };
 

@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "ir/text.h"
+#include "proto/largest.h"
 #include "worker/available_memory.h"
 
 namespace meshwright::worker {
@@ -372,7 +373,7 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
     return InvalidArgument(
         fmt::format("launch of program {}, the mesh has {}", message.program, programs_.size()));
   }
-  if (message.fetch && message.count != 1) {
+  if (message.fetch != proto::Fetch::kNothing && message.count != 1) {
     return InvalidArgument(
         fmt::format("tensors of {} steps are asked for at once; one is possible", message.count));
   }
@@ -386,8 +387,8 @@ Status MeshHost::LaunchOnThread(const proto::Launch& message, proto::LaunchDone&
   }
   PutBusy(runtime_->Busy(), done.reports);
   done.recorded = runtime_->TakeRecorded();
-  if (message.fetch) {
-    MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program));
+  if (message.fetch != proto::Fetch::kNothing) {
+    MW_ASSIGN_OR_RETURN(done.tensors, ReadOutputs(program, message.fetch));
   }
   const bool initialised = program == ir::kInitProgram;
   if (initialised && initial_weights_) MW_TRY(FillInitialWeights());
@@ -409,13 +410,16 @@ Status MeshHost::StageInputs(const proto::Launch& message) {
   return OkStatus();
 }
 
-Result<std::vector<proto::TensorTile>> MeshHost::ReadOutputs(const std::string& program) {
+Result<std::vector<proto::TensorTile>> MeshHost::ReadOutputs(const std::string& program,
+                                                             proto::Fetch fetch) {
   MW_ASSIGN_OR_RETURN(std::vector<OutputBlock> blocks, runtime_->ReadOutputs(program));
   std::vector<proto::TensorTile> tiles;
   for (OutputBlock& block : blocks) {
     std::string bytes(reinterpret_cast<const char*>(block.data.data()), block.data.size());
-    tiles.push_back(
-        {std::move(block.name), std::move(block.type), std::move(block.box), std::move(bytes)});
+    proto::TensorTile tile{std::move(block.name), std::move(block.type), std::move(block.box),
+                           std::move(bytes)};
+    tiles.push_back(fetch == proto::Fetch::kLargest ? proto::LargestOf(std::move(tile))
+                                                    : std::move(tile));
   }
   return tiles;
 }

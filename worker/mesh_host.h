@@ -128,7 +128,8 @@ class MeshHost {
   Status ReadOnThread(const proto::ReadTensors& message, proto::LaunchDone& done);
   Status WriteOnThread(const proto::WriteTensors& message);
   Status StageInputs(const proto::Launch& message);
-  Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program);
+  Result<std::vector<proto::TensorTile>> ReadOutputs(const std::string& program,
+                                                     proto::Fetch fetch);
   StateSaver& Saver();
   Status OpenInitialWeights(const proto::LoadMesh& message);
   Status FillInitialWeights();

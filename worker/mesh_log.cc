@@ -45,7 +45,7 @@ void MeshLog::Note(const proto::DownBody& told) {
 }
 
 void MeshLog::On(const proto::Launch& launch) {
-  const bool asked = launch.fetch || !launch.inputs.empty();
+  const bool asked = launch.fetch != proto::Fetch::kNothing || !launch.inputs.empty();
   Add(launch.launch_seq, {launch.launch_seq, proto::ToldKind::kProgram, launch.program,
                           launch.first_step, launch.count, asked});
   const bool steps =

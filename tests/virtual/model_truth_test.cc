@@ -403,10 +403,11 @@ Result<PagedTexts> WritePaged(const TruthModel& model,
   PagesHere session(job, *model.file);
   PagedTexts written{std::vector<WrittenTruth>(sources.size()), 0};
   const generation::StepLogits steps = generation::StepsOf(session, plan);
-  generation::Engine engine(plan.limits(), [&](const generation::Batch& batch) {
+  generation::Engine engine(plan.limits(), [&](generation::Batch batch) {
+    batch.likeliest = false;
     auto logits = steps(batch);
     for (size_t i = 0; logits.has_value() && i < batch.wanted.size(); ++i) {
-      const std::vector<double>& row = (*logits)[i];
+      const std::vector<double>& row = std::get<0>(*logits)[i];
       written.texts[static_cast<size_t>(batch.wanted[i].id)].best.push_back(
           *std::max_element(row.begin(), row.end()));
     }

@@ -38,7 +38,7 @@ class PagesHere final : public client::Session {
   }
 
   Result<client::Answer> Run(const std::string& program, const client::Feeds& feeds,
-                             client::CallOptions) override {
+                             client::CallOptions options) override {
     const ir::Graph& graph = graphs_.at(program);
     Brought brought(feeds);
     ops::RunContext context;
@@ -54,7 +54,9 @@ class PagesHere final : public client::Session {
     };
     MW_ASSIGN_OR_RETURN(auto results, ops::Evaluate(ops::Backend::kCpu, graph, bind, context));
     client::Answer answer;
-    answer.tensors["logits"] = {results[0].type, std::move(results[0].data)};
+    client::Tensor& logits = answer.tensors["logits"];
+    logits = {results[0].type, std::move(results[0].data)};
+    if (options.fetch == client::Fetch::kLargest) logits = LargestOf(logits);
     for (size_t i = 1; i < graph.outputs.size(); ++i) {
       kept_[graph.outputs[i].name] = std::move(results[i]);
     }
@@ -100,6 +102,17 @@ class PagesHere final : public client::Session {
    private:
     const client::Feeds& feeds_;
   };
+
+  // logits: [1, rows, vocabulary].
+  static client::Tensor LargestOf(const client::Tensor& logits) {
+    std::vector<int32_t> places;
+    for (int64_t row = 0; row < logits.type.dims[1]; ++row) {
+      const std::vector<double> reals = logits.RealsOfRow(0, row);
+      const auto largest = std::max_element(reals.begin(), reals.end());
+      places.push_back(static_cast<int32_t>(largest - reals.begin()));
+    }
+    return client::Tensor::Of<int32_t>({1, logits.type.dims[1]}, places);
+  }
 
   const formats::SafetensorsFile& weights_;
   std::map<std::string, ir::Graph> graphs_;

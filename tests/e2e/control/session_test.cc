@@ -200,7 +200,7 @@ TEST(Sessions, AProgramReadsWhatAnotherGaveOutOnEveryLayout) {
   ASSERT_TRUE(cluster.has_value()) << cluster.error();
   std::vector<double> on_one;
   client::CallOptions no_fetch;
-  no_fetch.fetch = false;
+  no_fetch.fetch = client::Fetch::kNothing;
   for (const auto& [data, tensor] :
        {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
     SCOPED_TRACE(::testing::Message() << "data=" << data << " tensor=" << tensor);
