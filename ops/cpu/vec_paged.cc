@@ -18,17 +18,31 @@ HWY_BEFORE_NAMESPACE();
 namespace meshwright::ops::cpu {
 namespace HWY_NAMESPACE {
 
-template <typename T>
-HWY_INLINE void ScorePage(const PagedRow& row, const T* keys, int64_t head, float* scores) {
+// Of kPages pages, side by side: the sums of one wait for each other, those of several do not.
+template <int kPages, typename T>
+HWY_INLINE void ScorePages(const PagedRow& row, const T* keys, int64_t first_page, int64_t head,
+                           float* scores) {
   const FloatTag d;
   const float* q = row.q + head * row.e;
+  const T* of_page[kPages];
+  for (int p = 0; p < kPages; ++p) of_page[p] = keys + row.pages[first_page + p] * row.page_stride;
   for (int64_t j = 0; j < row.page_tokens; j += LaneCount()) {
-    FloatVec sum = hn::Zero(d);
+    FloatVec sums[kPages];
+    for (int p = 0; p < kPages; ++p) sums[p] = hn::Zero(d);
     for (int64_t i = 0; i < row.e; ++i) {
-      const FloatVec key = LoadWideLanes(d, keys + i * row.page_tokens + j, row.page_tokens - j);
-      sum = hn::MulAdd(hn::Set(d, q[i]), key, sum);
+      const FloatVec factor = hn::Set(d, q[i]);
+      const int64_t at = i * row.page_tokens + j;
+      HWY_UNROLL(4)
+      for (int p = 0; p < kPages; ++p) {
+        const FloatVec key = LoadWideLanes(d, of_page[p] + at, row.page_tokens - j);
+        sums[p] = hn::MulAdd(factor, key, sums[p]);
+      }
     }
-    StoreLanes(sum, d, scores + j, static_cast<size_t>(std::min(LaneCount(), row.page_tokens - j)));
+    HWY_UNROLL(4)
+    for (int p = 0; p < kPages; ++p) {
+      StoreLanes(sums[p], d, scores + p * row.page_tokens + j,
+                 static_cast<size_t>(std::min(LaneCount(), row.page_tokens - j)));
+    }
   }
 }
 
@@ -107,11 +121,14 @@ void RowOf(const PagedRow& row, const T* keys, const T* values) {
   const int64_t count = row.places();
   const int64_t first_page = row.first / row.page_tokens;
   const int64_t last_page = row.last / row.page_tokens;
-  for (int64_t page = first_page; page <= last_page; ++page) {
-    const T* of_page = keys + row.pages[page] * row.page_stride;
-    for (int64_t head = 0; head < row.heads; ++head) {
-      ScorePage(row, of_page, head,
-                row.scores + head * count + (page - first_page) * row.page_tokens);
+  for (int64_t head = 0; head < row.heads; ++head) {
+    float* scores = row.scores + head * count;
+    int64_t page = first_page;
+    for (; page + 4 <= last_page + 1; page += 4) {
+      ScorePages<4>(row, keys, page, head, scores + (page - first_page) * row.page_tokens);
+    }
+    for (; page <= last_page; ++page) {
+      ScorePages<1>(row, keys, page, head, scores + (page - first_page) * row.page_tokens);
     }
   }
   std::fill(row.o, row.o + row.heads * row.e, 0.0f);
