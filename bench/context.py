@@ -4,7 +4,7 @@ import time
 import urllib.request
 
 import ours
-from cases import CaseError, case, mib, peak_rss
+from cases import CaseError, JobPeaks, case, mib
 from common import MESHWRIGHT, ROOT, log, output_of
 from rounds import interleave, median, significant, spread
 
@@ -88,12 +88,11 @@ def context_row(options, steps):
     del options
     of_one, of_two = (planned(devices)["kinds_bytes"]["activations"] for devices in (1, 2))
     with ours.Cluster(2, 1, 2) as cluster:
-        idle = max(peak_rss(worker) for worker in cluster.workers)
-        job = cluster.submit(ROW, ["parallelism.context_parallel_degree=2"], steps, warm=0)
-        peak = max(peak_rss(worker) for worker in cluster.workers)
+        peaks = JobPeaks(cluster.workers)
+        job = cluster.submit(ROW, ["parallelism.context_parallel_degree=2"], steps, peaks.look, warm=0)
     ratio = of_two / of_one
     return {"ours": {"activations_mib": mib(of_two), "step_seconds": significant(job.seconds[-1]),
-                     "peak_rss_mib": mib(peak), "idle_rss_mib": mib(idle),
+                     "peak_rss_mib": mib(peaks.peak), "idle_rss_mib": mib(peaks.idle),
                      "plan_mib": mib(planned(2)["allocated_bytes"])},
             "peer": {"activations_mib": mib(of_one), "name": "the plan of one device"},
             "ratio": significant(ratio), "met": ratio <= MOST_MEMORY / 2}

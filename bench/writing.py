@@ -4,7 +4,7 @@ import subprocess
 import time
 
 import ours
-from cases import case, mib, peak_rss
+from cases import NO_SNAPSHOTS, JobPeaks, case, mib
 from common import (CORPUS, MESHWRIGHT, ROOT, RUNS, CaseError, clean_environment, cores, log, on_cores,
                     output_of, pinned)
 from rounds import interleave, median, significant, spread
@@ -202,7 +202,7 @@ def lora(options, steps):
     job, count = "bench/jobs/lora.toml", options.steps(steps)
     theirs, peaks, mine = [], [], []
     with ours.Cluster(1, CORES, CORES) as cluster:
-        idle = peak_rss(cluster.workers[0])
+        memory_of_ours = JobPeaks(cluster.workers)
         for index in range(options.rounds):
             def of_peer():
                 answer = last_json(peer(TORCH, "peft_train.py", "--steps", count, "--threads", CORES))
@@ -210,12 +210,11 @@ def lora(options, steps):
                 peaks.append(answer["peak_mib"])
 
             def of_ours():
-                mine.append(median(cluster.submit(job, [], count).periods))
+                mine.append(median(cluster.submit(job, [NO_SNAPSHOTS], count, memory_of_ours.look).periods))
 
             for run in (of_ours, of_peer) if index % 2 == 0 else (of_peer, of_ours):
                 run()
-        peak = peak_rss(cluster.workers[0])
-    planned = ours.planned_bytes(job) + idle
+    peak, planned = memory_of_ours.peak, ours.planned_bytes(job) + memory_of_ours.idle
     ratio, memory, over = median(theirs) / median(mine), mib(peak) / median(peaks), peak / planned
     return {"ours": {"seconds": significant(median(mine)), "peak_rss_mib": mib(peak), "over_plan": significant(over)},
             "peer": {"seconds": significant(median(theirs)), "peak_rss_mib": significant(median(peaks)),
