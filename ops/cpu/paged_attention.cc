@@ -1,5 +1,6 @@
 // paged_attention: all keys and values are written first, then every token and kv head is alone.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "ops/cpu/copy_tensor.h"
@@ -14,6 +15,9 @@ namespace meshwright::ops::cpu {
 namespace {
 
 int64_t RoundUp(int64_t count) { return (count + 15) / 16 * 16; }
+
+constexpr int64_t kRowsAtOnce = 4;
+constexpr int64_t kBlockTokens = 4;
 
 void Widen(const float* from, int64_t count, float* to) { std::copy(from, from + count, to); }
 void Widen(const uint16_t* from, int64_t count, float* to) { VecWiden(from, to, count); }
@@ -35,8 +39,11 @@ class Paged final : public Kernel {
                     for (int64_t i = begin; i < end; ++i) Write(inputs, outputs, i);
                   });
     // Tokens of one kv head follow each other: those of one text read the same pages.
-    ParallelItems(context, tokens * shape_.g,
-                  [&](int64_t item) { Attend(inputs, outputs, item % tokens, item / tokens); });
+    const int64_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+    ParallelItems(context, blocks * shape_.g, [&](int64_t item) {
+      const int64_t from = item % blocks * kBlockTokens;
+      AttendBlock(inputs, outputs, from, std::min(from + kBlockTokens, tokens), item / blocks);
+    });
     return {};
   }
 
@@ -60,61 +67,113 @@ class Paged final : public Kernel {
     }
   }
 
-  void Attend(Inputs inputs, Outputs outputs, int64_t token, int64_t group) const {
-    const PagedToken at = PagedTokenAt(shape_, inputs, token);
-    const int64_t heads = shape_.heads_per_group();
-    const int64_t first_head = group * heads;
-    const int64_t elements = heads * shape_.e;
-    T* o = outputs[0].as<T>() + (token * shape_.h + first_head) * shape_.e;
-    const auto lse = [&](int64_t head) -> float& {
-      return outputs[1].as<float>()[(at.batch * shape_.h + head) * shape_.n + token % shape_.n];
-    };
-    if (at.pages == nullptr) {
-      std::fill(o, o + elements, T{0});
-      for (int64_t i = 0; i < heads; ++i) {
-        lse(first_head + i) = -std::numeric_limits<float>::infinity();
+  // Tokens of one text that begin to see in one page are attended to together.
+  void AttendBlock(Inputs inputs, Outputs outputs, int64_t from, int64_t to, int64_t group) const {
+    while (from < to) {
+      const PagedToken first = PagedTokenAt(shape_, inputs, from);
+      int64_t end = from + 1;
+      for (; end < to; ++end) {
+        const PagedToken next = PagedTokenAt(shape_, inputs, end);
+        if (next.pages != first.pages || next.batch != first.batch ||
+            FirstPage(next) != FirstPage(first)) {
+          break;
+        }
       }
-      return;
+      if (first.pages == nullptr) {
+        for (; from < end; ++from) Hide(outputs, from, group);
+      } else {
+        Attend(inputs, outputs, from, end, group);
+      }
+      from = end;
     }
-    PagedRow row;
-    row.heads = heads;
-    row.e = shape_.e;
-    row.page_tokens = shape_.page_tokens;
-    row.first = shape_.First(at.position);
-    row.last = at.position;
-    row.scale = static_cast<float>(shape_.scale());
-    row.pages = at.pages;
-    row.page_stride = shape_.KeysOf(0, 1, 0);
-    const int64_t part = RoundUp(elements);
-    const int64_t biases = shape_.distances > 0 ? heads * row.places() : 0;
-    float* scratch = ThreadScratch(2 * part + RoundUp(heads) + biases + PagedScores(row));
-    Widen(inputs[kPagedQ].as<T>() + (token * shape_.h + first_head) * shape_.e, elements, scratch);
-    row.q = scratch;
-    row.o = scratch + part;
-    row.lse = scratch + 2 * part;
-    float* const bias = scratch + 2 * part + RoundUp(heads);
-    row.scores = bias + biases;
-    if (biases > 0) {
-      PlaceBias(row, inputs[shape_.bias()].as<T>() + first_head * shape_.distances, bias);
-      row.bias = bias;
-    }
-    const P* pages = outputs[2].as<P>();
-    VecPagedRow(row, pages + shape_.KeysOf(at.batch, 0, group),
-                pages + shape_.ValuesOf(at.batch, 0, group));
-    Narrow(row.o, elements, o);
-    for (int64_t i = 0; i < heads; ++i) lse(first_head + i) = row.lse[i];
   }
 
-  // bias [heads, places]: what the heads' `by_distance` says of each place that is seen, else 0.
-  void PlaceBias(const PagedRow& row, const T* by_distance, float* bias) const {
-    const int64_t start = row.first / row.page_tokens * row.page_tokens;
-    std::fill(bias, bias + row.heads * row.places(), 0.0f);
-    for (int64_t head = 0; head < row.heads; ++head) {
-      const T* of_head = by_distance + head * shape_.distances;
-      float* to = bias + head * row.places() - start;
-      for (int64_t j = row.first; j <= row.last; ++j) {
-        Widen(of_head + shape_.BiasAt(row.last - j), 1, to + j);
+  int64_t FirstPage(const PagedToken& token) const {
+    return shape_.First(token.position) / shape_.page_tokens;
+  }
+
+  float& LseOf(Outputs outputs, int64_t token, int64_t head) const {
+    const int64_t batch = token / shape_.n;
+    return outputs[1].as<float>()[(batch * shape_.h + head) * shape_.n + token % shape_.n];
+  }
+
+  // What is no token sees nothing.
+  void Hide(Outputs outputs, int64_t token, int64_t group) const {
+    const int64_t heads = shape_.heads_per_group();
+    T* o = outputs[0].as<T>() + (token * shape_.h + group * heads) * shape_.e;
+    std::fill(o, o + heads * shape_.e, T{0});
+    for (int64_t i = 0; i < heads; ++i) {
+      LseOf(outputs, token, group * heads + i) = -std::numeric_limits<float>::infinity();
+    }
+  }
+
+  // Rows are heads of tokens [from, to), so many at once.
+  void Attend(Inputs inputs, Outputs outputs, int64_t from, int64_t to, int64_t group) const {
+    const int64_t heads = shape_.heads_per_group();
+    const int64_t count = (to - from) * heads;
+    const auto token_of = [&](int64_t index) { return from + index % (to - from); };
+    const auto head_of = [&](int64_t index) { return group * heads + index / (to - from); };
+    std::array<PagedRow, kRowsAtOnce> rows;
+    std::array<float, kRowsAtOnce> lse;
+    for (int64_t index = 0; index < count; index += kRowsAtOnce) {
+      const int64_t taken = std::min(kRowsAtOnce, count - index);
+      int64_t floats = 0;
+      for (int64_t i = 0; i < taken; ++i) {
+        PagedRow& row = rows[static_cast<size_t>(i)];
+        row = RowOf(PagedTokenAt(shape_, inputs, token_of(index + i)));
+        floats += 2 * RoundUp(shape_.e) + 2 * row.places();
       }
+      float* scratch = ThreadScratch(floats);
+      for (int64_t i = 0; i < taken; ++i) {
+        PagedRow& row = rows[static_cast<size_t>(i)];
+        row.lse = &lse[static_cast<size_t>(i)];
+        scratch = Place(inputs, token_of(index + i), head_of(index + i), scratch, row);
+      }
+      const PagedToken any = PagedTokenAt(shape_, inputs, from);
+      const P* pages = outputs[2].as<P>();
+      VecPagedRows({rows.data(), static_cast<size_t>(taken)},
+                   pages + shape_.KeysOf(any.batch, 0, group),
+                   pages + shape_.ValuesOf(any.batch, 0, group));
+      for (int64_t i = 0; i < taken; ++i) {
+        const int64_t at = token_of(index + i) * shape_.h + head_of(index + i);
+        Narrow(rows[static_cast<size_t>(i)].o, shape_.e, outputs[0].as<T>() + at * shape_.e);
+        LseOf(outputs, token_of(index + i), head_of(index + i)) = lse[static_cast<size_t>(i)];
+      }
+    }
+  }
+
+  PagedRow RowOf(const PagedToken& token) const {
+    PagedRow row;
+    row.e = shape_.e;
+    row.page_tokens = shape_.page_tokens;
+    row.first = shape_.First(token.position);
+    row.last = token.position;
+    row.scale = static_cast<float>(shape_.scale());
+    row.pages = token.pages;
+    row.page_stride = shape_.KeysOf(0, 1, 0);
+    return row;
+  }
+
+  // Gives the row its query, and room; returns the scratch behind it.
+  float* Place(Inputs inputs, int64_t token, int64_t head, float* scratch, PagedRow& row) const {
+    Widen(inputs[kPagedQ].as<T>() + (token * shape_.h + head) * shape_.e, shape_.e, scratch);
+    row.q = scratch;
+    row.o = scratch + RoundUp(shape_.e);
+    row.scores = row.o + RoundUp(shape_.e);
+    float* const bias = row.scores + row.places();
+    if (shape_.distances > 0) {
+      PlaceBias(row, inputs[shape_.bias()].as<T>() + head * shape_.distances, bias);
+      row.bias = bias;
+    }
+    return bias + row.places();
+  }
+
+  // bias [places]: what the head's `by_distance` says of each place that is seen, else 0.
+  void PlaceBias(const PagedRow& row, const T* by_distance, float* bias) const {
+    std::fill(bias, bias + row.places(), 0.0f);
+    float* to = bias - row.first_page() * row.page_tokens;
+    for (int64_t j = row.first; j <= row.last; ++j) {
+      Widen(by_distance + shape_.BiasAt(row.last - j), 1, to + j);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/vec_paged.cc"
@@ -18,39 +19,58 @@ HWY_BEFORE_NAMESPACE();
 namespace meshwright::ops::cpu {
 namespace HWY_NAMESPACE {
 
-// Of kPages pages, side by side: the sums of one wait for each other, those of several do not.
-template <int kPages, typename T>
-HWY_INLINE void ScorePages(const PagedRow& row, const T* keys, int64_t first_page, int64_t head,
-                           float* scores) {
+// Rows and pages side by side: the sums of one wait for each other, those of several do not, and a
+// key that is read once serves all rows.
+template <int kRows, int kPages, typename T>
+HWY_INLINE void Score(const PagedRow* rows, const T* keys, int64_t page) {
   const FloatTag d;
-  const float* q = row.q + head * row.e;
+  const PagedRow& of_all = rows[0];
+  const int64_t place = (page - of_all.first_page()) * of_all.page_tokens;
   const T* of_page[kPages];
-  for (int p = 0; p < kPages; ++p) of_page[p] = keys + row.pages[first_page + p] * row.page_stride;
-  for (int64_t j = 0; j < row.page_tokens; j += LaneCount()) {
-    FloatVec sums[kPages];
-    for (int p = 0; p < kPages; ++p) sums[p] = hn::Zero(d);
-    for (int64_t i = 0; i < row.e; ++i) {
-      const FloatVec factor = hn::Set(d, q[i]);
-      const int64_t at = i * row.page_tokens + j;
-      HWY_UNROLL(4)
+  for (int p = 0; p < kPages; ++p) of_page[p] = keys + of_all.pages[page + p] * of_all.page_stride;
+  for (int64_t j = 0; j < of_all.page_tokens; j += LaneCount()) {
+    const int64_t left = of_all.page_tokens - j;
+    FloatVec sums[kRows][kPages];
+    for (int r = 0; r < kRows; ++r) {
+      for (int p = 0; p < kPages; ++p) sums[r][p] = hn::Zero(d);
+    }
+    for (int64_t i = 0; i < of_all.e; ++i) {
+      FloatVec key[kPages];
       for (int p = 0; p < kPages; ++p) {
-        const FloatVec key = LoadWideLanes(d, of_page[p] + at, row.page_tokens - j);
-        sums[p] = hn::MulAdd(factor, key, sums[p]);
+        key[p] = LoadWideLanes(d, of_page[p] + i * of_all.page_tokens + j, left);
+      }
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; ++r) {
+        const FloatVec factor = hn::Set(d, rows[r].q[i]);
+        HWY_UNROLL(4)
+        for (int p = 0; p < kPages; ++p) sums[r][p] = hn::MulAdd(factor, key[p], sums[r][p]);
       }
     }
+    const auto count = static_cast<size_t>(std::min(LaneCount(), left));
     HWY_UNROLL(4)
-    for (int p = 0; p < kPages; ++p) {
-      StoreLanes(sums[p], d, scores + p * row.page_tokens + j,
-                 static_cast<size_t>(std::min(LaneCount(), row.page_tokens - j)));
+    for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(4)
+      for (int p = 0; p < kPages; ++p) {
+        StoreLanes(sums[r][p], d, rows[r].scores + place + p * of_all.page_tokens + j, count);
+      }
     }
   }
 }
 
+// The pages [from, to) of one row.
+template <typename T>
+void ScoreOne(const PagedRow& row, const T* keys, int64_t from, int64_t to) {
+  for (; from + 4 <= to; from += 4) Score<1, 4>(&row, keys, from);
+  for (; from < to; ++from) Score<1, 1>(&row, keys, from);
+}
+
 // scores [count] -> exp(scale * (score - largest)); returns lse and the inverse of the sum. With a
 // bias [count], scores are scaled when it is added.
-HWY_INLINE float Softmax(const PagedRow& row, int64_t count, const float* bias, float* scores,
-                         float& inverse) {
+HWY_INLINE float Softmax(const PagedRow& row, float& inverse) {
   const FloatTag d;
+  const int64_t count = row.places();
+  const float* const bias = row.bias;
+  float* const scores = row.scores;
   const int64_t skipped = row.first % row.page_tokens;
   const int64_t seen = skipped + row.last - row.first + 1;
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
@@ -80,81 +100,114 @@ HWY_INLINE float Softmax(const PagedRow& row, int64_t count, const float* bias, 
   return largest * scale + std::log(total);
 }
 
-// o [kVectors] += the values of positions [from, to) of a page, times their probabilities.
-template <int kVectors, typename T>
-HWY_INLINE void AddValues(const PagedRow& row, const T* values, const float* p, int64_t from,
-                          int64_t to, int64_t element, float* o) {
+// o of each row, kVectors of it, += the values of positions [from, to) of a page, times their
+// probabilities.
+template <int kRows, int kVectors, typename T>
+HWY_INLINE void AddValues(const PagedRow* rows, const T* values, int64_t place, int64_t from,
+                          int64_t to, int64_t element) {
   const FloatTag d;
-  FloatVec sums[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t at = element + v * LaneCount();
-    sums[v] = LoadWideLanes(d, o + at, row.e - at);
-  }
-  for (int64_t j = from; j < to; ++j) {
-    const FloatVec weight = hn::Set(d, p[j]);
+  const int64_t e = rows[0].e;
+  FloatVec sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
       const int64_t at = element + v * LaneCount();
-      sums[v] = hn::MulAdd(weight, LoadWideLanes(d, values + j * row.e + at, row.e - at), sums[v]);
+      sums[r][v] = LoadWideLanes(d, rows[r].o + at, e - at);
+    }
+  }
+  for (int64_t j = from; j < to; ++j) {
+    FloatVec value[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = element + v * LaneCount();
+      value[v] = LoadWideLanes(d, values + j * e + at, e - at);
+    }
+    HWY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVec weight = hn::Set(d, rows[r].scores[place + j]);
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, value[v], sums[r][v]);
     }
   }
   HWY_UNROLL(4)
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t at = element + v * LaneCount();
-    StoreLanes(sums[v], d, o + at, static_cast<size_t>(std::min(LaneCount(), row.e - at)));
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = element + v * LaneCount();
+      StoreLanes(sums[r][v], d, rows[r].o + at, static_cast<size_t>(std::min(LaneCount(), e - at)));
+    }
   }
 }
 
-template <typename T>
-HWY_INLINE void ValuesOfPage(const PagedRow& row, const T* values, const float* p, int64_t from,
-                             int64_t to, float* o) {
+// Of positions [from, to) of the whole text, which lie in `page`.
+template <int kRows, typename T>
+HWY_INLINE void ValuesOf(const PagedRow* rows, const T* values, int64_t page, int64_t from,
+                         int64_t to) {
+  if (from >= to) return;
+  const PagedRow& of_all = rows[0];
+  const T* of_page = values + of_all.pages[page] * of_all.page_stride;
+  const int64_t start = page * of_all.page_tokens;
+  const int64_t place = start - of_all.first_page() * of_all.page_tokens;
   int64_t element = 0;
-  for (; element + 4 * LaneCount() <= row.e; element += 4 * LaneCount()) {
-    AddValues<4>(row, values, p, from, to, element, o);
+  for (; element + 4 * LaneCount() <= of_all.e; element += 4 * LaneCount()) {
+    AddValues<kRows, 4>(rows, of_page, place, from - start, to - start, element);
   }
-  for (; element < row.e; element += LaneCount()) {
-    AddValues<1>(row, values, p, from, to, element, o);
+  for (; element < of_all.e; element += LaneCount()) {
+    AddValues<kRows, 1>(rows, of_page, place, from - start, to - start, element);
+  }
+}
+
+// What all rows see of a page they take together; a row's sum is in the order of positions, so
+// that its bits are those that it has alone.
+template <int kRows, typename T>
+void RowsOf(const PagedRow* rows, const T* keys, const T* values) {
+  const int64_t tokens = rows[0].page_tokens;
+  const int64_t first_page = rows[0].first_page();
+  int64_t first = rows[0].first;
+  int64_t last = rows[0].last;
+  int64_t last_of_any = last;
+  for (int r = 1; r < kRows; ++r) {
+    first = std::max(first, rows[r].first);
+    last = std::min(last, rows[r].last);
+    last_of_any = std::max(last_of_any, rows[r].last);
+  }
+  int64_t page = first_page;
+  if (kRows > 1) {
+    for (; page + 2 <= last / tokens + 1; page += 2) Score<kRows, 2>(rows, keys, page);
+  }
+  float inverses[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    ScoreOne(rows[r], keys, page, rows[r].last / tokens + 1);
+    *rows[r].lse = Softmax(rows[r], inverses[r]);
+    std::fill(rows[r].o, rows[r].o + rows[r].e, 0.0f);
+  }
+  for (page = first_page; page <= last_of_any / tokens; ++page) {
+    const int64_t start = page * tokens;
+    const int64_t end = start + tokens;
+    const int64_t from = std::clamp(first, start, end);
+    const int64_t to = std::clamp(last + 1, from, end);
+    for (int r = 0; kRows > 1 && r < kRows; ++r) {
+      ValuesOf<1>(rows + r, values, page, std::max(rows[r].first, start), from);
+    }
+    ValuesOf<kRows>(rows, values, page, from, to);
+    for (int r = 0; kRows > 1 && r < kRows; ++r) {
+      ValuesOf<1>(rows + r, values, page, to, std::min(rows[r].last + 1, end));
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int64_t i = 0; i < rows[r].e; ++i) rows[r].o[i] *= inverses[r];
   }
 }
 
 template <typename T>
-void RowOf(const PagedRow& row, const T* keys, const T* values) {
-  const int64_t count = row.places();
-  const int64_t first_page = row.first / row.page_tokens;
-  const int64_t last_page = row.last / row.page_tokens;
-  for (int64_t head = 0; head < row.heads; ++head) {
-    float* scores = row.scores + head * count;
-    int64_t page = first_page;
-    for (; page + 4 <= last_page + 1; page += 4) {
-      ScorePages<4>(row, keys, page, head, scores + (page - first_page) * row.page_tokens);
-    }
-    for (; page <= last_page; ++page) {
-      ScorePages<1>(row, keys, page, head, scores + (page - first_page) * row.page_tokens);
-    }
-  }
-  std::fill(row.o, row.o + row.heads * row.e, 0.0f);
-  float* const inverses = row.scores + row.heads * count;
-  for (int64_t head = 0; head < row.heads; ++head) {
-    const float* bias = row.bias == nullptr ? nullptr : row.bias + head * count;
-    row.lse[head] = Softmax(row, count, bias, row.scores + head * count, inverses[head]);
-  }
-  for (int64_t page = first_page; page <= last_page; ++page) {
-    const T* of_page = values + row.pages[page] * row.page_stride;
-    const int64_t start = page * row.page_tokens;
-    const int64_t from = std::max<int64_t>(0, row.first - start);
-    const int64_t to = std::min(row.page_tokens, row.last + 1 - start);
-    for (int64_t head = 0; head < row.heads; ++head) {
-      const float* p = row.scores + head * count + (page - first_page) * row.page_tokens;
-      ValuesOfPage(row, of_page, p, from, to, row.o + head * row.e);
-    }
-  }
-  for (int64_t i = 0; i < row.heads * row.e; ++i) row.o[i] *= inverses[i / row.e];
+void RowsOf(std::span<const PagedRow> rows, const T* keys, const T* values) {
+  if (rows.size() == 4) return RowsOf<4>(rows.data(), keys, values);
+  for (const PagedRow& row : rows) RowsOf<1>(&row, keys, values);
 }
 
-void RowOfFloats(const PagedRow& row, const float* keys, const float* values) {
-  RowOf(row, keys, values);
+void RowsOfFloats(std::span<const PagedRow> rows, const float* keys, const float* values) {
+  RowsOf(rows, keys, values);
 }
-void RowOfHalves(const PagedRow& row, const uint16_t* keys, const uint16_t* values) {
-  RowOf(row, keys, values);
+void RowsOfHalves(std::span<const PagedRow> rows, const uint16_t* keys, const uint16_t* values) {
+  RowsOf(rows, keys, values);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -164,15 +217,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace meshwright::ops::cpu {
 
-HWY_EXPORT(RowOfFloats);
-HWY_EXPORT(RowOfHalves);
+HWY_EXPORT(RowsOfFloats);
+HWY_EXPORT(RowsOfHalves);
 
-void VecPagedRow(const PagedRow& row, const float* keys, const float* values) {
-  HWY_DYNAMIC_DISPATCH(RowOfFloats)(row, keys, values);
+void VecPagedRows(std::span<const PagedRow> rows, const float* keys, const float* values) {
+  HWY_DYNAMIC_DISPATCH(RowsOfFloats)(rows, keys, values);
 }
 
-void VecPagedRow(const PagedRow& row, const uint16_t* keys, const uint16_t* values) {
-  HWY_DYNAMIC_DISPATCH(RowOfHalves)(row, keys, values);
+void VecPagedRows(std::span<const PagedRow> rows, const uint16_t* keys, const uint16_t* values) {
+  HWY_DYNAMIC_DISPATCH(RowsOfHalves)(rows, keys, values);
 }
 
 }  // namespace meshwright::ops::cpu

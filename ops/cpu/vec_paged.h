@@ -7,36 +7,37 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace meshwright::ops::cpu {
 
+// A token and one of its heads.
 struct PagedRow {
-  int64_t heads = 0;  // queries that share the kv head
   int64_t e = 0;
   int64_t page_tokens = 0;
   int64_t first = 0;  // the first position that is seen
   int64_t last = 0;   // the last, which is the token's own
   float scale = 1;
-  const float* bias = nullptr;     // [heads, places()]: added to the scaled scores; null: nothing
+  const float* bias = nullptr;     // [places()]: added to the scaled scores; null: nothing
   const int32_t* pages = nullptr;  // of the text
   int64_t page_stride = 0;         // elements from a page to the next
-  const float* q = nullptr;        // [heads, e]
-  float* o = nullptr;              // [heads, e]
-  float* lse = nullptr;            // [heads]
-  float* scores = nullptr;         // scratch, PagedScores() floats
+  const float* q = nullptr;        // [e]
+  float* o = nullptr;              // [e]
+  float* lse = nullptr;
+  float* scores = nullptr;  // scratch, places() floats
 
-  // Scores of a head: whole pages from that of the first position on, up to whole vectors.
+  int64_t first_page() const { return first / page_tokens; }
+  // Scores: whole pages from that of the first position on, up to whole vectors.
   int64_t places() const {
     const int64_t of_pages = last / page_tokens - first / page_tokens + 1;
     return (of_pages * page_tokens + 31) / 16 * 16;
   }
 };
 
-// Of one row, for all its heads.
-inline int64_t PagedScores(const PagedRow& row) { return row.heads * row.places() + row.heads; }
-
-// keys, values: of page 0 and the kv head. T: float or uint16_t.
-void VecPagedRow(const PagedRow& row, const float* keys, const float* values);
-void VecPagedRow(const PagedRow& row, const uint16_t* keys, const uint16_t* values);
+// keys, values: of page 0 and the kv head. Four rows read them together, which is faster; a row has
+// the same bits whatever others there are. T: float or uint16_t. REQUIRES that rows differ in their
+// first and last positions and what is theirs alone, and begin in the same page.
+void VecPagedRows(std::span<const PagedRow> rows, const float* keys, const float* values);
+void VecPagedRows(std::span<const PagedRow> rows, const uint16_t* keys, const uint16_t* values);
 
 }  // namespace meshwright::ops::cpu
