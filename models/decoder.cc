@@ -210,10 +210,26 @@ class Decoder {
     client::AttentionOptions options;
     options.dropout = {config_.attention_dropout, block + ".scores_dropout"};
     options.segments = segments_;
-    if (config_.places == DecoderPlaces::kSlopes) options.bias = Falling(b_.dims(x));
-    const ValueId o = b_.Attention(heads.q, heads.k, heads.v, options);
-    return FromHeads(b_, o, block + "." + names_.out, config_.width,
+    return FromHeads(b_, Attend(heads, options, b_.dims(x)), block + "." + names_.out, config_.width,
                      {config_.output_bias, ResidualStdOf(config_.layers)});
+  }
+
+  ValueId Attend(const Heads& heads, client::AttentionOptions options, const Dims& of_x) {
+    const bool falls = config_.places == DecoderPlaces::kSlopes;
+    if (falls && b_.pages()) {
+      const std::vector<ValueId> results =
+          client::PagedAttention(b_, heads.q, heads.k, heads.v, options, FallingBehind());
+      return results.empty() ? ValueId() : results[0];
+    }
+    if (falls) options.bias = Falling(of_x);
+    return b_.Attention(heads.q, heads.k, heads.v, options);
+  }
+
+  // [h, positions]: the same by the distance of a key to its query.
+  ValueId FallingBehind() {
+    const ValueId back = b_.Scale(
+        b_.Cast(b_.Iota(client::PositionCount(b_, ValueId())), b_.dtype()), -1);
+    return b_.Einsum("h,d->hd", Slopes(b_, config_.heads), back);
   }
 
   // [1, h, s, s]: what scores get by the place of the key. Softmax does not see that the place of

@@ -83,6 +83,7 @@ class Paged final : public Kernel {
     row.first = shape_.First(at.position);
     row.last = at.position;
     row.scale = static_cast<float>(shape_.scale());
+    row.cap = static_cast<float>(shape_.score_cap);
     row.pages = at.pages;
     row.page_stride = shape_.KeysOf(0, 1, 0);
     const int64_t part = RoundUp(elements);
