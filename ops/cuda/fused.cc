@@ -135,7 +135,8 @@ KernelResult MakeFused(const Maker& maker) {
   const std::optional<int> producer = ProducerOf(body);
   if (!producer) return std::unique_ptr<Kernel>();
   if (*producer < 0) return MakePlainChain(body, spec.coords, device, toolkit);
-  if (body.nodes[static_cast<size_t>(*producer)].op != ir::Op::kEinsum) {
+  const ir::Node& first = body.nodes[static_cast<size_t>(*producer)];
+  if (first.op != ir::Op::kEinsum || first.attrs.Int("alone") != 0) {
     return std::unique_ptr<Kernel>();
   }
   return MakeProduct(body, *producer, spec.coords, device, toolkit);

@@ -12,6 +12,7 @@
 #include "ops/cuda/experts_args.h"
 #include "ops/cuda/kernel_args.h"
 #include "ops/cuda/training_args.h"
+#include "ops/cuda/writing_args.h"
 
 namespace meshwright::ops::cuda {
 
@@ -53,7 +54,9 @@ namespace meshwright::ops::cuda {
   X(Sgd)                      \
   X(Attention)                \
   X(AttentionGrad)            \
-  X(Adafactor)
+  X(Adafactor)                \
+  X(AloneProduct)             \
+  X(PagedAttention)
 
 class Kernels {
  public:

@@ -22,6 +22,7 @@
 #include "generation/write_beams.h"
 #include "models/registry.h"
 #include "ops/kernel.h"
+#include "tests/emulated/gpu.h"
 #include "tests/virtual/pages_here.h"
 #include "tests/virtual/virtual_cluster.h"
 #include "worker/weights.h"
@@ -322,7 +323,8 @@ struct TruthLayout {
   int expert = 1;
 };
 
-Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& layout) {
+Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& layout,
+                                DType dtype = DType::kF64) {
   ir::OptimizerSpec optimizer;
   optimizer.lr = 1e-2;
   optimizer.max_norm = 0.5;
@@ -332,7 +334,7 @@ Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& l
   train.steps = kTruthSteps;
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, client::JobBuilder("truth")
                                               .Train(train)
-                                              .DType(DType::kF64)
+                                              .DType(dtype)
                                               .Optimizer(optimizer)
                                               .Build(model.functions));
   job.parallel.data = layout.data;
@@ -422,14 +424,16 @@ struct PagedTexts {
   int64_t preemptions = 0;
 };
 
-// 64 tokens of each request, all at once.
+// The text of each request, all at once.
 Result<PagedTexts> WritePaged(const TruthModel& model, const generation::PagedOptions& options,
-                              std::vector<generation::Request> requests) {
+                              const std::vector<generation::Request>& requests,
+                              DType dtype = DType::kF64,
+                              const ops::Target& target = ops::Backend::kCpu) {
   MW_ASSIGN_OR_RETURN(const auto plan, generation::PlanPages(options));
-  MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}, dtype));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       generation::PagedJob(of, model.model.functions, plan, "write"));
-  PagesHere session(job, *model.file);
+  PagesHere session(job, *model.file, target);
   PagedTexts written{std::vector<WrittenTruth>(requests.size()), 0};
   const generation::StepLogits steps = generation::StepsOf(session, plan);
   generation::Engine engine(plan.limits(), [&](const generation::Batch& batch) {
@@ -442,7 +446,6 @@ Result<PagedTexts> WritePaged(const TruthModel& model, const generation::PagedOp
     return logits;
   });
   for (size_t i = 0; i < requests.size(); ++i) {
-    requests[i].max_new_tokens = 64;
     const auto on_token = [&written, i](int32_t token) {
       written.texts[i].tokens.push_back(token);
       return true;
@@ -461,6 +464,7 @@ Result<PagedTexts> WriteOfSources(const TruthModel& model,
   std::vector<generation::Request> requests(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     requests[i].prompt = {start.get<int32_t>()};
+    requests[i].max_new_tokens = 64;
     requests[i].source = sources[i];
   }
   return WritePaged(model,
@@ -473,7 +477,16 @@ Result<PagedTexts> WriteOfSources(const TruthModel& model,
                     requests);
 }
 
-// A text of other length runs beside it, so that steps have tokens of both.
+// What is written behind row 0, and a text of other length beside it.
+std::vector<generation::Request> TwoRequests(const TruthModel& model, int64_t tokens) {
+  const std::vector<int32_t>& text = model.truth.greedy;
+  std::vector<generation::Request> requests(2);
+  requests[0].prompt.assign(text.begin(), text.begin() + kTruthTokens);
+  requests[1].prompt.assign(text.begin() + 3, text.begin() + kTruthTokens);
+  for (generation::Request& request : requests) request.max_new_tokens = tokens;
+  return requests;
+}
+
 TEST_P(ModelTruth, TextsInPagesAreThoseOfTransformers) {
   const auto folder = TempDir::Make();
   ASSERT_TRUE(folder.has_value()) << folder.error();
@@ -481,14 +494,36 @@ TEST_P(ModelTruth, TextsInPagesAreThoseOfTransformers) {
   ASSERT_TRUE(model.has_value()) << model.error();
   const std::vector<int32_t>& text = model->truth.greedy;
   if (text.empty()) return;
-  const auto end = text.begin() + kTruthTokens;
-  std::vector<generation::Request> requests(2);
-  requests[0].prompt.assign(text.begin(), end);
-  requests[1].prompt.assign(text.begin() + 3, end);
-  const auto written = WritePaged(
-      *model, {.positions = 72, .texts = 2, .tokens = 5, .page_tokens = 4, .pages = 36}, requests);
+  const auto written =
+      WritePaged(*model, {.positions = 72, .texts = 2, .tokens = 5, .page_tokens = 4},
+                 TwoRequests(*model, 64));
   ASSERT_TRUE(written.has_value()) << written.error();
-  EXPECT_EQ(written->texts[0].tokens, std::vector<int32_t>(end, text.end()));
+  EXPECT_EQ(written->texts[0].tokens,
+            std::vector<int32_t>(text.begin() + kTruthTokens, text.end()));
+}
+
+// A product of a step with two texts has other rows than one of a text alone.
+TEST(GpuTexts, AreThoseOfTransformersAndTheSameAlone) {
+  for (const char* name : {"bloom", "gpt-oss", "gemma2"}) {
+    SCOPED_TRACE(name);
+    const auto folder = TempDir::Make();
+    ASSERT_TRUE(folder.has_value()) << folder.error();
+    const auto model = LoadTruth(name, *folder);
+    ASSERT_TRUE(model.has_value()) << model.error();
+    const generation::PagedOptions options = {
+        .positions = 24, .texts = 2, .tokens = 5, .page_tokens = 4};
+    const auto write = [&](const std::vector<generation::Request>& requests) {
+      return WritePaged(*model, options, requests, DType::kF32, emulated::SharedGpu().target());
+    };
+    const auto requests = TwoRequests(*model, 6);
+    const auto together = write(requests);
+    ASSERT_TRUE(together.has_value()) << together.error();
+    const auto begin = model->truth.greedy.begin() + kTruthTokens;
+    EXPECT_EQ(together->texts[0].tokens, std::vector<int32_t>(begin, begin + 6));
+    const auto alone = write({requests[0]});
+    ASSERT_TRUE(alone.has_value()) << alone.error();
+    EXPECT_EQ(alone->texts[0].best, together->texts[0].best);  // to the last bit
+  }
 }
 
 // Two sources of other lengths, in one batch and alone.
