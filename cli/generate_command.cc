@@ -58,8 +58,8 @@ generation::Sampling SamplingOf(const GenerateArgs& args, generation::Sampling s
   // Whoever names how to draw wants tokens drawn.
   const bool likeliest = args.greedy || args.num_beams.value_or(1) > 1;
   sampling.draws = likeliest ? false
-                               : sampling.draws || args.temperature || args.top_k || args.top_p ||
-                                     args.min_p || args.seed;
+                             : sampling.draws || args.temperature || args.top_k || args.top_p ||
+                                   args.min_p || args.seed;
   if (sampling.temperature == 0) {
     sampling.draws = false;
     sampling.temperature = 1;
@@ -179,9 +179,8 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   // What the decoder has room for, where a source is read.
   int64_t written = std::max(more, least);
   if (prepared.model.max_sequence > 0) written = std::min(written, prepared.model.max_sequence);
-  MW_ASSIGN_OR_RETURN(
-      WritingJob writing,
-      WritingJobOf(config, prepared, written, BeamsOf(args, writer.settings).beams));
+  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, written,
+                                                       BeamsOf(args, writer.settings).beams));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       WithFolderWeights(client, config, std::move(writing.job)));
   MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
@@ -257,16 +256,16 @@ Result<Outcome> Search(const Writer& writer, const generation::Request& request,
         "beams keep their texts in pages, and this model reads the whole text for each token: use "
         "--num-beams 1"));
   }
-  MW_ASSIGN_OR_RETURN(const std::vector<generation::Hypothesis> texts,
-                      generation::WriteBeams(writer.pages->limits(),
-                                             generation::StepsOf(*writer.session, *writer.pages),
-                                             request, beams));
+  MW_ASSIGN_OR_RETURN(
+      const std::vector<generation::Hypothesis> texts,
+      generation::WriteBeams(writer.pages->limits(),
+                             generation::StepsOf(*writer.session, *writer.pages), request, beams));
   Outcome outcome;
   outcome.written.tokens = texts.front().tokens;
   outcome.score = texts.front().score;
   const auto count = static_cast<int64_t>(outcome.written.tokens.size());
-  outcome.written.finish = count < request.max_new_tokens ? generation::Finish::kFull
-                                                          : generation::Finish::kLength;
+  outcome.written.finish =
+      count < request.max_new_tokens ? generation::Finish::kFull : generation::Finish::kLength;
   for (const int32_t token : outcome.written.tokens) {
     if (request.stops.contains(token)) outcome.written.finish = generation::Finish::kStop;
     if (!request.stops.contains(token)) on_token(token);
@@ -288,10 +287,10 @@ void PrintEnd(const generation::Request& request, const Outcome& outcome, double
   const double rate = seconds > 0 ? static_cast<double>(written.tokens.size()) / seconds : 0;
   if (json) {
     nlohmann::ordered_json object = {{"text", text},
-                                           {"tokens", written.tokens},
-                                           {"finish", generation::FinishName(written.finish)},
-                                           {"seed", request.seed},
-                                           {"tokens_per_s", rate}};
+                                     {"tokens", written.tokens},
+                                     {"finish", generation::FinishName(written.finish)},
+                                     {"seed", request.seed},
+                                     {"tokens_per_s", rate}};
     if (outcome.score) object["score"] = *outcome.score;
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;

@@ -200,14 +200,15 @@ void AddGenerate(CLI::App& app, GenerateArgs& args) {
   generate->add_option("model", args.model, kModel)->required();
   generate->add_option("prompt", args.prompt, "Text to go on from")->required();
   AddWriting(generate, args);
-  CLI::Option* beams =
-      generate->add_option("--num-beams", args.num_beams, "Search for the likeliest text with so many");
+  CLI::Option* beams = generate->add_option("--num-beams", args.num_beams,
+                                            "Search for the likeliest text with so many");
   beams->check(CLI::Range(int64_t{1}, generation::kMostBeams));
   for (const char* draws : {"--temperature", "--top-k", "--top-p", "--min-p", "--seed"}) {
     beams->excludes(generate->get_option(draws));
   }
-  generate->add_option("--length-penalty", args.length_penalty,
-                       "Of beams: scores are divided by length^this; default: the model's own, or 1");
+  generate->add_option(
+      "--length-penalty", args.length_penalty,
+      "Of beams: scores are divided by length^this; default: the model's own, or 1");
   generate
       ->add_option("--early-stopping", args.early_stopping,
                    "Of beams: true ends with as many texts as beams, never when none can be better")

@@ -180,7 +180,8 @@ ValueId MixtureOfExperts::Matmul(ValueId x, const std::string& name, int64_t out
   }
   const ValueId matrices = builder.Param(name, {options.experts, in[3], out}, param);
   const int64_t rows = builder.dims(slot).empty() ? 0 : builder.dims(slot)[1] * options.chosen;
-  return builder.AddOne(Op::kGroupedMatmul, {x, used, matrices}, ProductAttrs(builder, in[1], rows));
+  return builder.AddOne(Op::kGroupedMatmul, {x, used, matrices},
+                        ProductAttrs(builder, in[1], rows));
 }
 
 ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name,
@@ -199,9 +200,8 @@ ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name,
   of_vectors.init = "zeros";
   of_vectors.decay = 0;
   const ValueId vectors = builder.Param(name, {options.experts, 1, in[3]}, of_vectors);
-  return builder.AddTo(y,
-                       builder.AddOne(Op::kGroupedMatmul, {ones, used, vectors},
-                                      ProductAttrs(builder, in[1], tokens[1] * options.chosen)));
+  return builder.AddTo(y, builder.AddOne(Op::kGroupedMatmul, {ones, used, vectors},
+                                         ProductAttrs(builder, in[1], tokens[1] * options.chosen)));
 }
 
 ValueId MixtureOfExperts::Combine(ValueId y) const {

@@ -24,12 +24,12 @@ constexpr char kTokens[] = "tokens";
 // token has at an expert is no such thing, but what comes back from there is, where all find room
 // (client/experts.h).
 bool IsOfOneToken(const ir::Node& node) {
-  static constexpr Op kOps[] = {Op::kFeed,          Op::kParam,     Op::kConstant,  Op::kEmbedding,
-                                Op::kEinsum,        Op::kLayerNorm, Op::kRmsNorm,   Op::kRotary,
-                                Op::kSlice,         Op::kPad,       Op::kConcat,    Op::kReshape,
-                                Op::kTranspose,     Op::kBroadcast, Op::kReduceSum, Op::kGather,
-                                Op::kPagedAttention, Op::kSoftmax,  Op::kTopK,      Op::kOneHot,
-                                Op::kDispatch,      Op::kCombine};
+  static constexpr Op kOps[] = {Op::kFeed,           Op::kParam,     Op::kConstant,  Op::kEmbedding,
+                                Op::kEinsum,         Op::kLayerNorm, Op::kRmsNorm,   Op::kRotary,
+                                Op::kSlice,          Op::kPad,       Op::kConcat,    Op::kReshape,
+                                Op::kTranspose,      Op::kBroadcast, Op::kReduceSum, Op::kGather,
+                                Op::kPagedAttention, Op::kSoftmax,   Op::kTopK,      Op::kOneHot,
+                                Op::kDispatch,       Op::kCombine};
   if (node.op == Op::kExpertSlots) return node.attrs.Int("drop") == 0;
   if (node.op == Op::kGroupedMatmul) return node.attrs.Int("alone") == 1;
   return ir::IsElementwise(node.op) ||

@@ -12,7 +12,7 @@ namespace meshwright::generation {
 namespace {
 
 // The score of what is no text yet, and what is taken off of one that must not go on.
-constexpr double kNever = 1e9;
+constexpr double kFarBelow = 1e9;
 
 // Best first, of equal ones the first.
 template <typename Scored>
@@ -26,8 +26,7 @@ void KeepBest(std::vector<Scored>& all, size_t count) {
 
 Status CheckBeams(const BeamOptions& options) {
   if (options.beams < 1 || options.beams > kMostBeams) {
-    return InvalidArgument(
-        fmt::format("num_beams is {}; from 1 to {}", options.beams, kMostBeams));
+    return InvalidArgument(fmt::format("num_beams is {}; from 1 to {}", options.beams, kMostBeams));
   }
   if (std::abs(options.length_penalty) <= 100) return OkStatus();
   return InvalidArgument(
@@ -46,9 +45,9 @@ BeamSearch::BeamSearch(const Request& request, const BeamOptions& options, int64
     : options_(options), longest_(longest), request_(request) {
   MW_CHECK(CheckBeams(options).ok() && longest >= 1) << longest << " tokens at most";
   // All begin alike: only the first one counts.
-  beams_.assign(static_cast<size_t>(options.beams), {{}, -kNever});
+  beams_.assign(static_cast<size_t>(options.beams), {{}, -kFarBelow});
   beams_[0].score = 0;
-  kept_.assign(beams_.size(), {{}, -kNever});
+  kept_.assign(beams_.size(), {{}, -kFarBelow});
 }
 
 std::vector<double> BeamSearch::LogProbabilities(const std::vector<double>& logits,
@@ -61,8 +60,7 @@ std::vector<double> BeamSearch::LogProbabilities(const std::vector<double>& logi
   if (request_.sampling.repetition_penalty == 1) return logs;
   std::vector<int32_t> text = request_.prompt;
   text.insert(text.end(), beam.tokens.begin(), beam.tokens.end());
-  return ProcessLogits(logs, text,
-                       {.repetition_penalty = request_.sampling.repetition_penalty});
+  return ProcessLogits(logs, text, {.repetition_penalty = request_.sampling.repetition_penalty});
 }
 
 // The best of all beams with one token more, best first; of equal ones the first.
@@ -130,7 +128,7 @@ std::vector<BeamStep> BeamSearch::Take(const std::vector<std::vector<double>>& l
       << logits.size() << " logits behind " << length_ << " tokens";
   const std::vector<Candidate> found = Best(logits);
   std::vector<Candidate> next = found;
-  for (Candidate& candidate : next) candidate.score -= candidate.ends ? kNever : 0;
+  for (Candidate& candidate : next) candidate.score -= candidate.ends ? kFarBelow : 0;
   KeepBest(next, beams_.size());
   Keep(std::span(found).first(std::min(beams_.size(), found.size())));
   std::vector<Hypothesis> beams;

@@ -23,7 +23,10 @@ struct Beam {
 class BeamPages {
  public:
   BeamPages(const BatchLimits& limits, const StepLogits& steps, const Request& request)
-      : limits_(limits), steps_(steps), source_(request.source), pool_(limits.pages, limits.page_tokens) {
+      : limits_(limits),
+        steps_(steps),
+        source_(request.source),
+        pool_(limits.pages, limits.page_tokens) {
     beams_.push_back({request.prompt, {}, 0});
   }
 
@@ -93,8 +96,8 @@ class BeamPages {
       budget -= count;
       for (int64_t i = 0; i < count; ++i) {
         const int64_t position = beam.computed++;
-        batch.tokens.push_back({beam.text[static_cast<size_t>(position)],
-                                static_cast<int32_t>(row), static_cast<int32_t>(position)});
+        batch.tokens.push_back({beam.text[static_cast<size_t>(position)], static_cast<int32_t>(row),
+                                static_cast<int32_t>(position)});
       }
       if (count > 0 && beam.left() == 0) {
         const auto last = static_cast<int64_t>(batch.tokens.size()) - 1;

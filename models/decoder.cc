@@ -210,8 +210,8 @@ class Decoder {
     client::AttentionOptions options;
     options.dropout = {config_.attention_dropout, block + ".scores_dropout"};
     options.segments = segments_;
-    return FromHeads(b_, Attend(heads, options, b_.dims(x)), block + "." + names_.out, config_.width,
-                     {config_.output_bias, ResidualStdOf(config_.layers)});
+    return FromHeads(b_, Attend(heads, options, b_.dims(x)), block + "." + names_.out,
+                     config_.width, {config_.output_bias, ResidualStdOf(config_.layers)});
   }
 
   ValueId Attend(const Heads& heads, client::AttentionOptions options, const Dims& of_x) {
@@ -227,9 +227,10 @@ class Decoder {
 
   // [h, positions]: the same by the distance of a key to its query.
   ValueId FallingBehind() {
-    const ValueId back = b_.Scale(
-        b_.Cast(b_.Iota(client::PositionCount(b_, ValueId())), b_.dtype()), -1);
-    return b_.Einsum("h,d->hd", Slopes(b_, config_.heads), back);
+    const int64_t positions = client::PositionCount(b_, ValueId());
+    const ValueId places = b_.Cast(b_.Iota(positions), b_.dtype());
+    const ValueId back = b_.Reshape(b_.Neg(places), {1, positions});
+    return b_.MulBy(b_.Reshape(Slopes(b_, config_.heads), {config_.heads, 1}), back);
   }
 
   // [1, h, s, s]: what scores get by the place of the key. Softmax does not see that the place of

@@ -109,8 +109,7 @@ __global__ void __launch_bounds__(kWarp) ReadPagesKernel(const PagedAttentionArg
   }
   const Text<T> text(args, batch, row, head / (args.h / args.g));
   const T* const q = static_cast<const T*>(args.q) + unit * args.e;
-  const int64_t first =
-      args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+  const int64_t first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
   float sums[kPieces] = {};
   float largest = -INFINITY;
   float total = 0;
@@ -168,8 +167,8 @@ Code launches::PagedAttention(const PagedAttentionArgs& args, StreamHandle strea
   return ForType(args.type, [&](auto element) {
     using T = decltype(element);
     const int64_t written = args.b * args.keys * args.g * args.e;
-    const Code code = Launch(stream, Blocks(BlocksFor(written, kThreads), kThreads),
-                             WritePagesKernel<T>, args);
+    const Code code =
+        Launch(stream, Blocks(BlocksFor(written, kThreads), kThreads), WritePagesKernel<T>, args);
     return code != 0 ? code : Launch(stream, Blocks(units, kWarp), ReadPagesKernel<T>, args);
   });
 }

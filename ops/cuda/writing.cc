@@ -133,16 +133,15 @@ KernelResult MakeAloneProduct(const Maker& maker) {
   args.a_type = TypeOf(spec.inputs[0]);
   args.b_type = TypeOf(spec.inputs[1]);
   args.c_type = TypeOf(spec.outputs[0]);
-  KernelResult call =
-      MakeCall(maker, 0,
-               [args](Kernels& kernels, StreamHandle stream, const RunContext&, Inputs inputs,
-                      Outputs outputs) {
-                 AloneProductArgs product = args;
-                 product.a = inputs[0].data;
-                 product.b = inputs[1].data;
-                 product.c = outputs[0].data;
-                 return kernels.AloneProduct(product, stream);
-               });
+  KernelResult call = MakeCall(maker, 0,
+                               [args](Kernels& kernels, StreamHandle stream, const RunContext&,
+                                      Inputs inputs, Outputs outputs) {
+                                 AloneProductArgs product = args;
+                                 product.a = inputs[0].data;
+                                 product.b = inputs[1].data;
+                                 product.c = outputs[0].data;
+                                 return kernels.AloneProduct(product, stream);
+                               });
   return args.accumulate ? Behind(std::move(call), 2, 0) : std::move(call);
 }
 

@@ -332,11 +332,10 @@ Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& l
   train.global_batch = kTruthBatch;
   train.sequence = kTruthTokens;
   train.steps = kTruthSteps;
-  MW_ASSIGN_OR_RETURN(ir::JobRequest job, client::JobBuilder("truth")
-                                              .Train(train)
-                                              .DType(dtype)
-                                              .Optimizer(optimizer)
-                                              .Build(model.functions));
+  MW_ASSIGN_OR_RETURN(
+      ir::JobRequest job,
+      client::JobBuilder("truth").Train(train).DType(dtype).Optimizer(optimizer).Build(
+          model.functions));
   job.parallel.data = layout.data;
   job.parallel.tensor = layout.tensor;
   job.parallel.pipeline = layout.pipeline;

@@ -361,9 +361,9 @@ TEST_F(ExpertProducts, MayBeAlone) {
       const HostTensor& x = all[transposed ? 3 : 0];
       const std::vector<int32_t> used = {30, 70, 0, 20, 0, 1, 149, 0};
       const HostTensor y = product(x, used, all[2], transposed, Backend::kCpu);
-      const HostTensor exact = product(Convert(x, ir::DType::kF64), used,
-                                       Convert(all[2], ir::DType::kF64), transposed,
-                                       Backend::kReference);
+      const HostTensor exact =
+          product(Convert(x, ir::DType::kF64), used, Convert(all[2], ir::DType::kF64), transposed,
+                  Backend::kReference);
       EXPECT_LT(RelativeError(y, exact), dtype == ir::DType::kF32 ? 3e-6 : 8e-3);
       // The 38th row of the first row of the batch is the second expert's ninth.
       const auto in = static_cast<size_t>(x.type.bytes() / (2 * kSlots));

@@ -40,12 +40,8 @@ client::TrainerFunctions Llama() {
 
 client::TrainerFunctions Experts() {
   models::MixtureConfig config;
-  config.llama = {.vocabulary = kVocabulary,
-                  .width = 32,
-                  .inner = 24,
-                  .layers = 2,
-                  .heads = 4,
-                  .kv_heads = 2};
+  config.llama = {
+      .vocabulary = kVocabulary, .width = 32, .inner = 24, .layers = 2, .heads = 4, .kv_heads = 2};
   config.experts = {.experts = 6, .chosen = 2};
   return models::MakeMixture(config);
 }

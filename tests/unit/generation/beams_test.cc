@@ -10,7 +10,7 @@
 #include "generation/settings.h"
 #include "generation/write_beams.h"
 
-namespace meshwright::generation {
+namespace meshwright::generation::searched {
 namespace {
 
 using ::testing::HasSubstr;
@@ -72,8 +72,7 @@ TEST(BeamSearch, WithBeamsForAllTextsFindsTheLikeliest) {
     best = std::max(best, score);
   }
   for (const double penalty : {0.0, 1.0}) {
-    const auto found =
-        SearchWhole(request, {.beams = 27, .length_penalty = penalty}, 3, kWords);
+    const auto found = SearchWhole(request, {.beams = 27, .length_penalty = penalty}, 3, kWords);
     ASSERT_EQ(found.size(), 27u);
     EXPECT_EQ(found[0].tokens, likeliest);
     EXPECT_NEAR(found[0].score, best / std::pow(3, penalty), 1e-12);
@@ -86,8 +85,8 @@ TEST(BeamSearch, OneBeamTakesTheLikeliestToken) {
   std::vector<int32_t> text = request.prompt;
   for (int i = 0; i < 9; ++i) {
     const auto logits = LogitsOf(text, {}, kVocabulary);
-    text.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
-                                        logits.begin()));
+    text.push_back(
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
   }
   const auto found = SearchWhole(request, {}, 9, kVocabulary);
   ASSERT_EQ(found.size(), 1u);
@@ -132,7 +131,8 @@ class Memory {
     for (const WantedToken& wanted : batch.wanted) {
       const BatchToken& last = batch.tokens[static_cast<size_t>(wanted.place)];
       std::vector<int32_t> text;
-      for (int32_t i = 0; i <= last.position; ++i) text.push_back(slots_[SlotOf(batch, last.row, i)]);
+      for (int32_t i = 0; i <= last.position; ++i)
+        text.push_back(slots_[SlotOf(batch, last.row, i)]);
       logits.push_back(LogitsOf(text, sources_[static_cast<size_t>(last.row)], kVocabulary));
     }
     return logits;
@@ -156,7 +156,7 @@ class Memory {
 
 TEST(WriteBeams, FindsInPagesWhatWholeTextsGive) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto in = [&, next = uint64_t{0}](int64_t low, int64_t high) mutable {
+    auto in = [&, next = uint64_t{0}](int64_t low, int64_t high) mutable {
       return low + static_cast<int64_t>(PhiloxBits(seed, 3, next++, 0) %
                                         static_cast<uint64_t>(high - low + 1));
     };
@@ -254,4 +254,4 @@ TEST(Beams, AreSaidByTheModelsSettings) {
 }
 
 }  // namespace
-}  // namespace meshwright::generation
+}  // namespace meshwright::generation::searched
