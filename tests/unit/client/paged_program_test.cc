@@ -287,8 +287,8 @@ models::DecoderConfig Slopes() {
 models::MixtureConfig Mixture(const Router& router) {
   models::MixtureConfig config;
   config.llama = LlamaConfig();
-  config.llama.inner = 20;
-  config.experts = {.experts = 20, .chosen = 3, .router = router};
+  config.llama.inner = 8;
+  config.experts = {.experts = 18, .chosen = 3, .router = router};
   return config;
 }
 
@@ -300,7 +300,7 @@ std::vector<models::MixtureConfig> Mixtures() {
   gated.z_loss = 0.1;
   gated.experts.slots_factor = 1;
   models::MixtureConfig grouped =
-      Mixture(TopOfSigmoid{.scale = 1.5, .groups = 5, .chosen_groups = 2});
+      Mixture(TopOfSigmoid{.scale = 1.5, .groups = 6, .chosen_groups = 2});
   grouped.llama.latent = {.rank = 12, .plain = 6, .turned = 4, .value = 5};
   grouped.dense_layers = 1;
   grouped.dense_inner = 30;
