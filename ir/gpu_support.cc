@@ -14,6 +14,7 @@ bool RunsOnGpus(Op op) {
     case Op::kWindowArgmax:
     case Op::kAvgPool:
     case Op::kAvgPoolGrad:
+    case Op::kPagedAttention:
       return false;
     default:
       return true;
@@ -29,6 +30,9 @@ std::string WhyNotOnGpus(const Graph& graph) {
       }
     }
     if (!RunsOnGpus(node.op)) return fmt::format("GPUs have no kernel for {}", OpName(node.op));
+    if (node.op == Op::kRotary && node.inputs.size() > 1) {
+      return "GPUs have no rotary by positions that a program is told";
+    }
     if (node.op == Op::kExpertSlots && node.inputs.size() > 1) {
       return "GPUs give experts room in the order of tokens, not of scores";
     }
@@ -36,10 +40,7 @@ std::string WhyNotOnGpus(const Graph& graph) {
       return "kernels of GPUs cannot say that bounded slots are full; leave out "
              "model.expert_slots_factor";
     }
-    if (node.op != Op::kAttention && node.op != Op::kAttentionQkv &&
-        node.op != Op::kPagedAttention) {
-      continue;
-    }
+    if (node.op != Op::kAttention && node.op != Op::kAttentionQkv) continue;
     const int64_t head = graph.type(node.inputs[0]).dims.back();
     if (head <= kMostGpuHeadElements) continue;
     return fmt::format("heads of attention have {} elements, on GPUs at most {}", head,

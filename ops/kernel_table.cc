@@ -83,8 +83,8 @@ void AddProducts(KernelRows& rows) {
                                   cuda::MakeAttention, kHalves};
   Row(rows, Op::kAttentionQkvGrad) = {reference::MakeAttentionQkv, cpu::MakeAttentionQkvGrad,
                                       cuda::MakeAttention, kHalves};
-  Row(rows, Op::kPagedAttention) = {reference::MakePagedAttention, cpu::MakePagedAttention,
-                                    cuda::MakePagedAttention, kHalves};
+  Row(rows, Op::kPagedAttention) = {reference::MakePagedAttention, cpu::MakePagedAttention, nullptr,
+                                    kHalves};
 }
 
 void AddRows(KernelRows& rows) {

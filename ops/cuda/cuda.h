@@ -39,9 +39,7 @@ KernelResult MakeSoftmax(const Maker& maker);    // softmax, log_softmax
 KernelResult MakeEmbedding(const Maker& maker);  // embedding, embedding_grad
 KernelResult MakePosition(const Maker& maker);   // rotary, segments
 KernelResult MakeAttention(const Maker& maker);
-KernelResult MakePagedAttention(const Maker& maker);
-KernelResult MakeAloneProduct(const Maker& maker);  // einsum {alone}
-KernelResult MakeLoss(const Maker& maker);          // cross_entropy ... nll
+KernelResult MakeLoss(const Maker& maker);  // cross_entropy ... nll
 KernelResult MakeHeadLoss(const Maker& maker);
 KernelResult MakeOptimizer(const Maker& maker);  // clip_multiplier, adamw, sgd
 KernelResult MakeAdafactor(const Maker& maker);

@@ -281,7 +281,6 @@ std::optional<BlasProduct> EinsumRunner::OnlyProduct() const {
 
 KernelResult MakeEinsum(const Maker& maker) {
   const auto& [spec, device, toolkit] = maker;
-  if (spec.attrs.Int("alone") != 0) return MakeAloneProduct(maker);
   if (spec.inputs[0].dtype == ir::DType::kF32 && spec.inputs[1].dtype == ir::DType::kF32 &&
       spec.outputs[0].dtype != ir::DType::kF32) {
     return MakeNarrowing(spec, device, toolkit);

@@ -6,12 +6,11 @@
 // a fixed order.
 #include "ops/cuda/fault.cuh"
 #include "ops/cuda/launches.cuh"
-#include "ops/cuda/product_tiles.cuh"
 
 namespace meshwright::ops::cuda {
 namespace {
 
-constexpr int kThreads = kProductThreads;
+constexpr int kThreads = 256;
 
 // ---- Slots --------------------------------------------------------------------------------------
 
@@ -155,6 +154,33 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- Products -----------------------------------------------------------------------------------
 
+constexpr int kTile = 64;   // rows and columns of a block's result
+constexpr int kDepth = 16;  // of the sums at a time
+constexpr int kEach = 4;    // rows and columns of a thread's result
+constexpr int kAcross = kTile / kEach;
+static_assert(kAcross * kAcross == kThreads, "a thread has kEach x kEach results");
+
+// Both factors of kDepth steps of the sums, and what a thread has of the tile.
+struct Factors {
+  float a[kDepth][kTile];
+  float b[kDepth][kTile];
+};
+
+__device__ inline void AddProducts(const Factors& factors, float (&sums)[kEach][kEach]) {
+  const int row = static_cast<int>(threadIdx.x) / kAcross * kEach;
+  const int column = static_cast<int>(threadIdx.x) % kAcross * kEach;
+#pragma unroll
+  for (int k = 0; k < kDepth; ++k) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        sums[i][j] += factors.a[k][row + i] * factors.b[k][column + j];
+      }
+    }
+  }
+}
+
 // Slots of an expert within its group, of a row of the batch.
 struct Run {
   int64_t begin;
@@ -274,6 +300,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 LaunchShape ForElements(int64_t count) { return Blocks(BlocksFor(count, kThreads), kThreads); }
+
+int64_t Tiles(int64_t size) { return (size + kTile - 1) / kTile; }
 
 }  // namespace
 

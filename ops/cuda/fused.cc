@@ -135,8 +135,7 @@ KernelResult MakeFused(const Maker& maker) {
   const std::optional<int> producer = ProducerOf(body);
   if (!producer) return std::unique_ptr<Kernel>();
   if (*producer < 0) return MakePlainChain(body, spec.coords, device, toolkit);
-  const ir::Node& first = body.nodes[static_cast<size_t>(*producer)];
-  if (first.op != ir::Op::kEinsum || first.attrs.Int("alone") != 0) {
+  if (body.nodes[static_cast<size_t>(*producer)].op != ir::Op::kEinsum) {
     return std::unique_ptr<Kernel>();
   }
   return MakeProduct(body, *producer, spec.coords, device, toolkit);

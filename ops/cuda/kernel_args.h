@@ -265,7 +265,6 @@ struct RotaryArgs {
   int64_t heads = 0;
   int64_t head_size = 0;
   TokenPlaces places;
-  const int32_t* positions = nullptr;        // [batch, sequence], in the place of `places`
   double frequencies[kMaxRotaryPairs] = {};  // of pairs: radians from one position to the next
   float sign = 1;                            // -1: inverse
   FloatType type = FloatType::kF32;

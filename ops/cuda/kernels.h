@@ -12,7 +12,6 @@
 #include "ops/cuda/experts_args.h"
 #include "ops/cuda/kernel_args.h"
 #include "ops/cuda/training_args.h"
-#include "ops/cuda/writing_args.h"
 
 namespace meshwright::ops::cuda {
 
@@ -54,9 +53,7 @@ namespace meshwright::ops::cuda {
   X(Sgd)                      \
   X(Attention)                \
   X(AttentionGrad)            \
-  X(Adafactor)                \
-  X(AloneProduct)             \
-  X(PagedAttention)
+  X(Adafactor)
 
 class Kernels {
  public:

@@ -18,6 +18,7 @@ namespace {
 
 KernelResult MakeRotary(const Maker& maker) {
   const KernelSpec& spec = maker.spec;
+  if (spec.inputs.size() > 1) return Fail(NoKernel(spec, "cuda"));
   const ir::TensorType& type = spec.inputs[0];
   if (type.rank() != 4 || type.dims[3] % 2 != 0) {
     return Fail(InvalidArgument(
@@ -41,10 +42,6 @@ KernelResult MakeRotary(const Maker& maker) {
   MW_ASSIGN_OR_RETURN(const std::vector<double> frequencies,
                       ir::RotaryFrequencies(spec.attrs, args.head_size / 2));
   std::copy(frequencies.begin(), frequencies.end(), args.frequencies);
-  if (spec.inputs.size() > 1) {
-    args.sequence *= args.batch;
-    args.batch = 1;
-  }
   args.sign = spec.attrs.Int("inverse") != 0 ? -1.0f : 1.0f;
   args.places = PlacesOf(spec, tokens, block.global_dims[1]);
   args.type = TypeOf(type);
@@ -54,7 +51,6 @@ KernelResult MakeRotary(const Maker& maker) {
                     RotaryArgs call = args;
                     call.x = inputs[0].data;
                     call.y = outputs[0].data;
-                    if (inputs.size() > 1) call.positions = inputs[1].as<int32_t>();
                     return kernels.Rotary(call, stream);
                   });
 }

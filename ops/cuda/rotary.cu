@@ -15,8 +15,7 @@ __device__ float ReducedAngle(double angle) {
   return static_cast<float>(angle - rint(angle * (1 / kTurn)) * kTurn);
 }
 
-// A thread has N pairs of one position in every head and batch row that its grid row takes. Of
-// told positions there is one batch row, which has all tokens.
+// A thread has N pairs of one position in every head and batch row that its grid row takes.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads) RotaryKernel(const RotaryArgs args) {
   const int64_t half = args.head_size / 2;
@@ -29,9 +28,7 @@ __global__ void __launch_bounds__(kThreads) RotaryKernel(const RotaryArgs args) 
   float sines[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const int64_t place =
-        args.positions != nullptr ? args.positions[token] : PositionOf(args.places, token);
-    const double position = static_cast<double>(place);
+    const double position = static_cast<double>(PositionOf(args.places, token));
     sincosf(ReducedAngle(position * args.frequencies[pair + i]), &sines[i], &cosines[i]);
     sines[i] *= args.sign;
   }

@@ -22,7 +22,6 @@
 #include "generation/write_beams.h"
 #include "models/registry.h"
 #include "ops/kernel.h"
-#include "tests/emulated/gpu.h"
 #include "tests/virtual/pages_here.h"
 #include "tests/virtual/virtual_cluster.h"
 #include "worker/weights.h"
@@ -323,8 +322,7 @@ struct TruthLayout {
   int expert = 1;
 };
 
-Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& layout,
-                                DType dtype = DType::kF64) {
+Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& layout) {
   ir::OptimizerSpec optimizer;
   optimizer.lr = 1e-2;
   optimizer.max_norm = 0.5;
@@ -332,10 +330,11 @@ Result<ir::JobRequest> TruthJob(const models::Model& model, const TruthLayout& l
   train.global_batch = kTruthBatch;
   train.sequence = kTruthTokens;
   train.steps = kTruthSteps;
-  MW_ASSIGN_OR_RETURN(
-      ir::JobRequest job,
-      client::JobBuilder("truth").Train(train).DType(dtype).Optimizer(optimizer).Build(
-          model.functions));
+  MW_ASSIGN_OR_RETURN(ir::JobRequest job, client::JobBuilder("truth")
+                                              .Train(train)
+                                              .DType(DType::kF64)
+                                              .Optimizer(optimizer)
+                                              .Build(model.functions));
   job.parallel.data = layout.data;
   job.parallel.tensor = layout.tensor;
   job.parallel.pipeline = layout.pipeline;
@@ -425,14 +424,12 @@ struct PagedTexts {
 
 // The text of each request, all at once.
 Result<PagedTexts> WritePaged(const TruthModel& model, const generation::PagedOptions& options,
-                              const std::vector<generation::Request>& requests,
-                              DType dtype = DType::kF64,
-                              const ops::Target& target = ops::Backend::kCpu) {
+                              const std::vector<generation::Request>& requests) {
   MW_ASSIGN_OR_RETURN(const auto plan, generation::PlanPages(options));
-  MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}, dtype));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       generation::PagedJob(of, model.model.functions, plan, "write"));
-  PagesHere session(job, *model.file, target);
+  PagesHere session(job, *model.file);
   PagedTexts written{std::vector<WrittenTruth>(requests.size()), 0};
   const generation::StepLogits steps = generation::StepsOf(session, plan);
   generation::Engine engine(plan.limits(), [&](const generation::Batch& batch) {
@@ -499,30 +496,6 @@ TEST_P(ModelTruth, TextsInPagesAreThoseOfTransformers) {
   ASSERT_TRUE(written.has_value()) << written.error();
   EXPECT_EQ(written->texts[0].tokens,
             std::vector<int32_t>(text.begin() + kTruthTokens, text.end()));
-}
-
-// A product of a step with two texts has other rows than one of a text alone.
-TEST(GpuTexts, AreThoseOfTransformersAndTheSameAlone) {
-  for (const char* name : {"bloom", "gpt-oss", "gemma2"}) {
-    SCOPED_TRACE(name);
-    const auto folder = TempDir::Make();
-    ASSERT_TRUE(folder.has_value()) << folder.error();
-    const auto model = LoadTruth(name, *folder);
-    ASSERT_TRUE(model.has_value()) << model.error();
-    const generation::PagedOptions options = {
-        .positions = 24, .texts = 2, .tokens = 5, .page_tokens = 4};
-    const auto write = [&](const std::vector<generation::Request>& requests) {
-      return WritePaged(*model, options, requests, DType::kF32, emulated::SharedGpu().target());
-    };
-    const auto requests = TwoRequests(*model, 6);
-    const auto together = write(requests);
-    ASSERT_TRUE(together.has_value()) << together.error();
-    const auto begin = model->truth.greedy.begin() + kTruthTokens;
-    EXPECT_EQ(together->texts[0].tokens, std::vector<int32_t>(begin, begin + 6));
-    const auto alone = write({requests[0]});
-    ASSERT_TRUE(alone.has_value()) << alone.error();
-    EXPECT_EQ(alone->texts[0].best, together->texts[0].best);  // to the last bit
-  }
 }
 
 // Two sources of other lengths, in one batch and alone.

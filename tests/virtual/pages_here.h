@@ -22,9 +22,8 @@ namespace meshwright::testing {
 
 class PagesHere final : public client::Session {
  public:
-  PagesHere(const ir::JobRequest& job, const formats::SafetensorsFile& weights,
-            const ops::Target& target = ops::Backend::kCpu)
-      : weights_(weights), target_(target) {
+  PagesHere(const ir::JobRequest& job, const formats::SafetensorsFile& weights)
+      : weights_(weights) {
     for (const ir::JobProgram& program : job.programs) {
       ir::Builder builder(program.graph);
       for (const NodeId id : program.graph.NodesOf(ir::Op::kPagedAttention)) {
@@ -53,7 +52,7 @@ class PagesHere final : public client::Session {
       MW_ASSIGN_OR_RETURN(tensor.data, formats::ReadLogicalTile(weights_, node, type, {}));
       return tensor;
     };
-    MW_ASSIGN_OR_RETURN(auto results, ops::Evaluate(target_, graph, bind, context));
+    MW_ASSIGN_OR_RETURN(auto results, ops::Evaluate(ops::Backend::kCpu, graph, bind, context));
     client::Answer answer;
     answer.tensors["logits"] = {results[0].type, std::move(results[0].data)};
     for (size_t i = 1; i < graph.outputs.size(); ++i) {
@@ -103,7 +102,6 @@ class PagesHere final : public client::Session {
   };
 
   const formats::SafetensorsFile& weights_;
-  const ops::Target target_;
   std::map<std::string, ir::Graph> graphs_;
   std::map<std::string, ops::HostTensor> kept_;
 };
