@@ -18,6 +18,7 @@
 #include "client/evaluation.h"
 #include "client/score_program.h"
 #include "config/tuning.h"
+#include "generation/paged_session.h"
 #include "ir/adapters.h"
 
 namespace meshwright::cli {
@@ -43,7 +44,7 @@ Result<ir::JobRequest> ScoringJob(ir::JobRequest of, const config::JobConfig& co
   of.programs = {std::move(program)};
   of.driver = {ir::DriverKind::kClient, "", 0, 0};
   of.train.global_batch = shape.batch;
-  return of;
+  return generation::WithHalfWeights(std::move(of));
 }
 
 int64_t PositionsOf(const EvalArgs& args, const models::Model& model) {

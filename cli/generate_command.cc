@@ -21,6 +21,7 @@
 #include "cli/writing_job.h"
 #include "generation/engine.h"
 #include "generation/settings.h"
+#include "generation/write_beams.h"
 #include "generation/write_text.h"
 
 namespace meshwright::cli {
@@ -45,6 +46,36 @@ void Take(const WritingJob& writing, Writer& writer) {
   writer.positions = writing.positions;
   writer.pages = writing.pages;
   writer.start = writing.start;
+}
+
+// The user's word counts before the model's.
+generation::Sampling SamplingOf(const GenerateArgs& args, generation::Sampling sampling) {
+  sampling.temperature = args.temperature.value_or(sampling.temperature);
+  sampling.top_k = args.top_k.value_or(sampling.top_k);
+  sampling.top_p = args.top_p.value_or(sampling.top_p);
+  sampling.min_p = args.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = args.repetition_penalty.value_or(sampling.repetition_penalty);
+  // Whoever names how to draw wants tokens drawn.
+  const bool likeliest = args.greedy || args.num_beams.value_or(1) > 1;
+  sampling.draws = likeliest ? false
+                             : sampling.draws || args.temperature || args.top_k || args.top_p ||
+                                   args.min_p || args.seed;
+  if (sampling.temperature == 0) {
+    sampling.draws = false;
+    sampling.temperature = 1;
+  }
+  return sampling;
+}
+
+// The user's word counts before the model's. Whoever names how to draw wants no search.
+generation::BeamOptions BeamsOf(const GenerateArgs& args, const generation::Settings& settings) {
+  generation::BeamOptions beams = settings.beams;
+  const bool draws = SamplingOf(args, settings.sampling).draws;
+  beams.beams = args.num_beams.value_or(draws ? 1 : beams.beams);
+  beams.length_penalty = args.length_penalty.value_or(beams.length_penalty);
+  const auto early = generation::ParseEarlyStop(args.early_stopping);
+  if (early) beams.early_stopping = *early;
+  return beams;
 }
 
 client::SessionOptions SessionOptionsOf(const GenerateArgs& args) {
@@ -86,7 +117,9 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   if (runs) {
     MW_ASSIGN_OR_RETURN(writer.session, client.AttachSession(writer.job_id, options));
   } else {
-    MW_ASSIGN_OR_RETURN(const WritingJob writing, WritingJobOf(description, writer.job_id));
+    MW_ASSIGN_OR_RETURN(
+        const WritingJob writing,
+        WritingJobOf(description, writer.job_id, BeamsOf(args, writer.settings).beams));
     MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(writing.job, options));
     Take(writing, writer);
   }
@@ -146,30 +179,13 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
   // What the decoder has room for, where a source is read.
   int64_t written = std::max(more, least);
   if (prepared.model.max_sequence > 0) written = std::min(written, prepared.model.max_sequence);
-  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, written));
+  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, written,
+                                                       BeamsOf(args, writer.settings).beams));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       WithFolderWeights(client, config, std::move(writing.job)));
   MW_ASSIGN_OR_RETURN(writer.session, client.OpenSession(job, SessionOptionsOf(args)));
   Take(writing, writer);
   return writer;
-}
-
-// The user's word counts before the model's.
-generation::Sampling SamplingOf(const GenerateArgs& args, generation::Sampling sampling) {
-  sampling.temperature = args.temperature.value_or(sampling.temperature);
-  sampling.top_k = args.top_k.value_or(sampling.top_k);
-  sampling.top_p = args.top_p.value_or(sampling.top_p);
-  sampling.min_p = args.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = args.repetition_penalty.value_or(sampling.repetition_penalty);
-  // Whoever names how to draw wants tokens drawn.
-  sampling.draws = args.greedy ? false
-                               : sampling.draws || args.temperature || args.top_k || args.top_p ||
-                                     args.min_p || args.seed;
-  if (sampling.temperature == 0) {
-    sampling.draws = false;
-    sampling.temperature = 1;
-  }
-  return sampling;
 }
 
 generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
@@ -226,15 +242,56 @@ Result<generation::Written> WriteBy(const Writer& writer, const generation::Requ
                                on_token);
 }
 
-void PrintEnd(const generation::Request& request, const generation::Written& written,
-              double seconds, const std::string& text, bool json) {
+// What was written; of a search its score, too.
+struct Outcome {
+  generation::Written written;
+  std::optional<double> score = {};
+};
+
+// The likeliest text, which is known when the search ends.
+Result<Outcome> Search(const Writer& writer, const generation::Request& request,
+                       const generation::BeamOptions& beams, const generation::OnToken& on_token) {
+  if (!writer.pages) {
+    return Fail(Unimplemented(
+        "beams keep their texts in pages, and this model reads the whole text for each token: use "
+        "--num-beams 1"));
+  }
+  MW_ASSIGN_OR_RETURN(
+      const std::vector<generation::Hypothesis> texts,
+      generation::WriteBeams(writer.pages->limits(),
+                             generation::StepsOf(*writer.session, *writer.pages), request, beams));
+  Outcome outcome;
+  outcome.written.tokens = texts.front().tokens;
+  outcome.score = texts.front().score;
+  const auto count = static_cast<int64_t>(outcome.written.tokens.size());
+  outcome.written.finish =
+      count < request.max_new_tokens ? generation::Finish::kFull : generation::Finish::kLength;
+  for (const int32_t token : outcome.written.tokens) {
+    if (request.stops.contains(token)) outcome.written.finish = generation::Finish::kStop;
+    if (!request.stops.contains(token)) on_token(token);
+  }
+  return outcome;
+}
+
+Result<Outcome> WriteOrSearch(const Writer& writer, const generation::Request& request,
+                              const generation::BeamOptions& beams,
+                              const generation::OnToken& on_token) {
+  if (beams.beams > 1) return Search(writer, request, beams, on_token);
+  MW_ASSIGN_OR_RETURN(generation::Written written, WriteBy(writer, request, on_token));
+  return Outcome{std::move(written)};
+}
+
+void PrintEnd(const generation::Request& request, const Outcome& outcome, double seconds,
+              const std::string& text, bool json) {
+  const generation::Written& written = outcome.written;
   const double rate = seconds > 0 ? static_cast<double>(written.tokens.size()) / seconds : 0;
   if (json) {
-    const nlohmann::ordered_json object = {{"text", text},
-                                           {"tokens", written.tokens},
-                                           {"finish", generation::FinishName(written.finish)},
-                                           {"seed", request.seed},
-                                           {"tokens_per_s", rate}};
+    nlohmann::ordered_json object = {{"text", text},
+                                     {"tokens", written.tokens},
+                                     {"finish", generation::FinishName(written.finish)},
+                                     {"seed", request.seed},
+                                     {"tokens_per_s", rate}};
+    if (outcome.score) object["score"] = *outcome.score;
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
@@ -252,6 +309,7 @@ void PrintEnd(const generation::Request& request, const generation::Written& wri
 // What needs no cluster to be wrong.
 Status CheckArgs(const GenerateArgs& args) {
   MW_TRY(generation::CheckSampling(SamplingOf(args, {})));
+  MW_TRY(generation::CheckBeams(BeamsOf(args, {})));
   if (args.prompt.empty()) return InvalidArgument("the prompt is empty: give a text to go on from");
   if (IsJobId(args.model)) {
     if (args.overrides.empty()) return OkStatus();
@@ -280,7 +338,8 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   };
   if (args.echo) show(args.prompt);
   const int64_t begin_ns = SystemClock().NowNs();
-  const auto written = WriteBy(writer, request, [&](int32_t token) {
+  const generation::BeamOptions beams = BeamsOf(args, writer.settings);
+  const auto written = WriteOrSearch(writer, request, beams, [&](int32_t token) {
     show(writer.codec.Put(token));
     return true;
   });
@@ -316,8 +375,10 @@ class OpenedWriter final : public TextWriter {
 
 Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args) {
   MW_TRY(CheckArgs(args));
+  GenerateArgs alone = args;
+  alone.num_beams = 1;  // what is shown token by token is not searched for
   MW_ASSIGN_OR_RETURN(Writer writer,
-                      IsJobId(args.model) ? OfJob(client, args) : OfFolder(client, args));
+                      IsJobId(args.model) ? OfJob(client, alone) : OfFolder(client, alone));
   return std::make_unique<OpenedWriter>(std::move(writer));
 }
 

@@ -1,6 +1,7 @@
 #include "cli/job_args.h"
 
 #include "data/describe.h"
+#include "generation/beam_search.h"
 #include "ir/queue_spec.h"
 
 namespace meshwright::cli {
@@ -199,6 +200,19 @@ void AddGenerate(CLI::App& app, GenerateArgs& args) {
   generate->add_option("model", args.model, kModel)->required();
   generate->add_option("prompt", args.prompt, "Text to go on from")->required();
   AddWriting(generate, args);
+  CLI::Option* beams = generate->add_option("--num-beams", args.num_beams,
+                                            "Search for the likeliest text with so many");
+  beams->check(CLI::Range(int64_t{1}, generation::kMostBeams));
+  for (const char* draws : {"--temperature", "--top-k", "--top-p", "--min-p", "--seed"}) {
+    beams->excludes(generate->get_option(draws));
+  }
+  generate->add_option(
+      "--length-penalty", args.length_penalty,
+      "Of beams: scores are divided by length^this; default: the model's own, or 1");
+  generate
+      ->add_option("--early-stopping", args.early_stopping,
+                   "Of beams: true ends with as many texts as beams, never when none can be better")
+      ->check(CLI::IsMember({"true", "false", "never"}));
   generate->add_flag("--echo", args.echo, "Print the prompt, too");
 }
 
@@ -239,7 +253,7 @@ void AddScoring(CLI::App& evaluate, EvalArgs& args) {
   evaluate.add_option("--limit", args.limit, "Documents or questions at most; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   evaluate.add_option("--dtype", args.dtype, "Of a folder's model")
-      ->check(CLI::IsMember({"float32", "float64"}))
+      ->check(CLI::IsMember({"float32", "float64", "bfloat16"}))
       ->capture_default_str();
   AddOverrides(&evaluate, args.overrides);
 }

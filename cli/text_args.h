@@ -32,6 +32,9 @@ struct GenerateArgs {
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
   std::optional<uint64_t> seed;
+  std::optional<int64_t> num_beams;  // above 1: a search for the likeliest text
+  std::optional<double> length_penalty;
+  std::string early_stopping = {};  // "true" | "false" | "never"; empty: as the model says
   bool ignore_stops = false;
   bool echo = false;  // the prompt, too
   std::string dtype = "float32";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -37,36 +38,46 @@ Result<int32_t> StartOf(const models::Model& model) {
       Internal(fmt::format("model '{}' does not say what its decoder begins with", model.name)));
 }
 
+// What texts there may be.
+struct Texts {
+  int64_t positions = 0;  // of the longest
+  int64_t count = 1;      // at once
+};
+
+generation::PagedOptions PagedOptionsOf(const Texts& texts) {
+  generation::PagedOptions options;
+  options.positions = texts.positions;
+  options.texts = texts.count;
+  options.tokens = std::max(options.tokens, options.texts);
+  return options;
+}
+
 // The decoder begins with a token of its own, and there is no job without pages.
 Result<WritingJob> OfSources(const ir::JobRequest& of, const Written& by, int64_t source,
-                             int64_t positions, const std::string& name) {
-  generation::PagedOptions options;
-  options.positions = positions;
-  options.texts = 1;
+                             const Texts& texts, const std::string& name) {
+  generation::PagedOptions options = PagedOptionsOf(texts);
   options.source = source;
   MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
   MW_ASSIGN_OR_RETURN(const int32_t start, StartOf(by.model));
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, generation::PagedJob(of, by.model.functions, plan, name));
   MW_ASSIGN_OR_RETURN(job, Adapted(std::move(job), by.lora));
-  return WritingJob{std::move(job), positions, plan, start};
+  return WritingJob{std::move(job), texts.positions, plan, start};
 }
 
 // `whole` is the job without pages.
-Result<WritingJob> InPages(const ir::JobRequest& of, const Written& by, int64_t positions,
+Result<WritingJob> InPages(const ir::JobRequest& of, const Written& by, const Texts& texts,
                            ir::JobRequest whole) {
-  generation::PagedOptions options;
-  options.positions = positions;
-  options.texts = 1;
-  MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan, generation::PlanPages(options));
+  MW_ASSIGN_OR_RETURN(const generation::PagedPlan plan,
+                      generation::PlanPages(PagedOptionsOf(texts)));
   auto job = generation::PagedJob(of, by.model.functions, plan, whole.name);
   if (job) {
     MW_ASSIGN_OR_RETURN(ir::JobRequest adapted, Adapted(*std::move(job), by.lora));
     MW_ASSIGN_OR_RETURN(adapted, generation::WithHalfWeights(std::move(adapted)));
-    return WritingJob{std::move(adapted), positions, plan};
+    return WritingJob{std::move(adapted), texts.positions, plan};
   }
   if (job.error().code() != StatusCode::kUnimplemented) return Fail(job.error());
   fmt::print(stderr, "every token reads the whole text again: {}\n", job.error().message());
-  return WritingJob{std::move(whole), positions};
+  return WritingJob{std::move(whole), texts.positions};
 }
 
 // A model that is asked about whole rows is no writer.
@@ -123,7 +134,8 @@ Status CheckWrites(const ir::JobRequest& job, bool alone) {
 }
 
 Result<WritingJob> WritingJobOf(const config::JobConfig& config,
-                                const config::PreparedJob& prepared, int64_t written) {
+                                const config::PreparedJob& prepared, int64_t written,
+                                int64_t texts) {
   MW_TRY(CheckWrites(prepared.model, false));
   MW_ASSIGN_OR_RETURN(
       ir::JobRequest whole,
@@ -131,13 +143,13 @@ Result<WritingJob> WritingJobOf(const config::JobConfig& config,
   MW_ASSIGN_OR_RETURN(const client::FineTuning tuning, config::TuningOf(config));
   if (ReadsSources(prepared.model)) {
     return OfSources(prepared.request, {prepared.model, tuning.lora}, config.train.sequence,
-                     written, whole.name);
+                     {written, texts}, whole.name);
   }
-  return InPages(prepared.request, {prepared.model, tuning.lora}, config.train.sequence,
+  return InPages(prepared.request, {prepared.model, tuning.lora}, {config.train.sequence, texts},
                  std::move(whole));
 }
 
-Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id) {
+Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id, int64_t texts) {
   MW_ASSIGN_OR_RETURN(ir::JobRequest whole, client::PredictionOf(ended, id));
   const int64_t positions = PositionsOf(whole);
   const std::optional<Written> model = ModelOf(ended.job);
@@ -145,11 +157,11 @@ Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id) 
   if (model && ReadsSources(model->model)) {
     const int64_t source = ended.job.train.sequence;
     const int64_t target = model->model.rows.target_tokens;
-    return OfSources(whole, *model, source, target > 0 ? target : source, whole.name);
+    return OfSources(whole, *model, source, {target > 0 ? target : source, texts}, whole.name);
   }
   if (!model || positions < 1) return WritingJob{std::move(whole), positions};
   const ir::JobRequest of = whole;
-  return InPages(of, *model, positions, std::move(whole));
+  return InPages(of, *model, {positions, texts}, std::move(whole));
 }
 
 }  // namespace meshwright::cli

@@ -27,10 +27,11 @@ struct WritingJob {
 // Whether the model reads a source, and writes something of its own.
 bool ReadsSources(const models::Model& model);
 
-// Of a folder's model, for texts of config.train.sequence tokens, without its weights; of one that
-// reads sources, for sources of so many tokens and texts of `written`.
+// Of a folder's model, for `texts` at once of config.train.sequence tokens, without its weights; of
+// one that reads sources, for sources of so many tokens and texts of `written`.
 Result<WritingJob> WritingJobOf(const config::JobConfig& config,
-                                const config::PreparedJob& prepared, int64_t written);
+                                const config::PreparedJob& prepared, int64_t written,
+                                int64_t texts);
 
 // kUnimplemented where the model of the job's file is no writer of texts, naming what to ask it.
 // alone: nor one that reads a source first.
@@ -39,6 +40,6 @@ Status CheckWrites(const ir::JobRequest& job, bool alone = false);
 bool ReadsSources(const ir::JobRequest& job);
 
 // Of a job that has ended, with the weights that it left. Errors: as client::PredictionOf.
-Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id);
+Result<WritingJob> WritingJobOf(const proto::JobDescription& ended, int64_t id, int64_t texts);
 
 }  // namespace meshwright::cli

@@ -97,6 +97,13 @@ Status Validate(const ExpertOptions& options) {
 
 namespace {
 
+// Products of experts of so many rows of slots; over pages they are alone, as Builder::Einsum is.
+ir::Attrs ProductAttrs(const Builder& builder, int64_t groups, int64_t rows) {
+  ir::Attrs attrs = {{"groups", groups}, {"rows", rows}};
+  if (builder.pages()) attrs.Set("alone", int64_t{1});
+  return attrs;
+}
+
 // Zero for every row. Its gradient for the bias of an expert is what the expert got above its
 // share, in whole numbers, so that the sign of a sum over rows, replicas and microbatches is exact.
 ValueId SteeringOf(Builder& builder, const MixtureOfExperts& mixture, ValueId bias,
@@ -130,6 +137,12 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
   // Each expert has slots of its own where it may be full, and else all share them.
   const bool chosen_by_experts = routing.scores.valid();
   const bool drops = options.capacity_factor > 0 || chosen_by_experts;
+  if (drops && builder.pages()) {
+    builder.Fail(Unimplemented(
+        "experts whose room the tokens of a batch share cannot write in pages: what a token gets "
+        "would depend on the others; only experts without capacity_factor, chosen by tokens, can"));
+    return mixture;
+  }
   const int64_t groups = drops ? options.experts : 1;
   const int64_t capacity = drops ? CapacityOf(options, tokens) : tokens * options.chosen;
   ir::Attrs attrs = {{"experts", options.experts},
@@ -137,7 +150,8 @@ MixtureOfExperts RouteToExperts(Builder& builder, ValueId x, const std::string& 
                      {"capacity", capacity},
                      {"by_choice", int64_t{drops && !chosen_by_experts ? 1 : 0}},
                      {"drop", int64_t{drops ? 1 : 0}}};
-  if (options.slots_factor > 0) {
+  // A step of a few tokens may send all of them to one rank.
+  if (options.slots_factor > 0 && !builder.pages()) {
     attrs.Set("slots_factor", options.slots_factor);
     attrs.Set("name", name);
   }
@@ -167,7 +181,7 @@ ValueId MixtureOfExperts::Matmul(ValueId x, const std::string& name, int64_t out
   const ValueId matrices = builder.Param(name, {options.experts, in[3], out}, param);
   const int64_t rows = builder.dims(slot).empty() ? 0 : builder.dims(slot)[1] * options.chosen;
   return builder.AddOne(Op::kGroupedMatmul, {x, used, matrices},
-                        {{"groups", in[1]}, {"rows", rows}});
+                        ProductAttrs(builder, in[1], rows));
 }
 
 ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name,
@@ -186,9 +200,8 @@ ValueId MixtureOfExperts::AddBias(ValueId y, const std::string& name,
   of_vectors.init = "zeros";
   of_vectors.decay = 0;
   const ValueId vectors = builder.Param(name, {options.experts, 1, in[3]}, of_vectors);
-  return builder.AddTo(y,
-                       builder.AddOne(Op::kGroupedMatmul, {ones, used, vectors},
-                                      {{"groups", in[1]}, {"rows", tokens[1] * options.chosen}}));
+  return builder.AddTo(y, builder.AddOne(Op::kGroupedMatmul, {ones, used, vectors},
+                                         ProductAttrs(builder, in[1], tokens[1] * options.chosen)));
 }
 
 ValueId MixtureOfExperts::Combine(ValueId y) const {

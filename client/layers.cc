@@ -162,13 +162,14 @@ ValueId Builder::Attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
   const Dims of_q = dims(q);
   const Dims of_k = dims(k);
   const bool one_length = of_q.size() == 4 && of_k.size() == 4 && of_q[1] == of_k[1];
-  if (options.bias.valid() || options.seen_keys.valid() || !one_length || options.score_cap > 0) {
-    if (pages_) {
-      Fail(Unimplemented(
-          "attention with a bias, hidden keys or capped scores, or of another length than its "
-          "keys, does not keep its keys in pages"));
-      return ValueId();
-    }
+  const bool shows_all = !options.bias.valid() && !options.seen_keys.valid() && one_length;
+  if (pages_ && !shows_all) {
+    Fail(Unimplemented(
+        "attention with a bias or hidden keys, or of another length than its keys, does not keep "
+        "its keys in pages"));
+    return ValueId();
+  }
+  if (!pages_ && (!shows_all || options.score_cap > 0)) {
     if (!options.sinks.valid()) return ScoredAttention(*this, q, k, v, options);
     Fail(InvalidArgument(
         "attention with a bias, hidden keys or capped scores, or of another length than its keys, "

@@ -63,6 +63,7 @@ std::vector<ValueId> PagedAttention(Builder& builder, ValueId q, ValueId k, Valu
   const ValueId pages = KeptPages(builder, rows.shape.pages, of_k[2], of_k[3]);
   ir::Attrs attrs;
   if (options.window > 0) attrs.Set("window", options.window);
+  if (options.score_cap > 0) attrs.Set("score_cap", options.score_cap);
   std::vector<ValueId> operands = {q, k, v, pages, rows.table, rows.row, rows.position};
   if (of_distance.valid()) operands.push_back(of_distance);
   return builder.Add(Op::kPagedAttention, std::move(operands), attrs);

@@ -10,6 +10,7 @@
 
 #include "ir/elementwise.h"
 #include "ir/fused.h"
+#include "ir/rewrite.h"
 
 namespace meshwright::client {
 namespace {
@@ -19,14 +20,20 @@ using ir::TensorType;
 
 constexpr char kTokens[] = "tokens";
 
-// Ops whose results for a token are those of the token alone, whatever is beside it.
-bool IsOfOneToken(Op op) {
-  static constexpr Op kOps[] = {Op::kFeed,          Op::kParam,     Op::kConstant,  Op::kEmbedding,
-                                Op::kEinsum,        Op::kLayerNorm, Op::kRmsNorm,   Op::kRotary,
-                                Op::kSlice,         Op::kPad,       Op::kConcat,    Op::kReshape,
-                                Op::kTranspose,     Op::kBroadcast, Op::kReduceSum, Op::kGather,
-                                Op::kPagedAttention};
-  return ir::IsElementwise(op) || std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+// Ops whose results for a token are those of the token alone, whatever is beside it. Which slot a
+// token has at an expert is no such thing, but what comes back from there is, where all find room
+// (client/experts.h).
+bool IsOfOneToken(const ir::Node& node) {
+  static constexpr Op kOps[] = {Op::kFeed,           Op::kParam,     Op::kConstant,  Op::kEmbedding,
+                                Op::kEinsum,         Op::kLayerNorm, Op::kRmsNorm,   Op::kRotary,
+                                Op::kSlice,          Op::kPad,       Op::kConcat,    Op::kReshape,
+                                Op::kTranspose,      Op::kBroadcast, Op::kReduceSum, Op::kGather,
+                                Op::kPagedAttention, Op::kSoftmax,   Op::kTopK,      Op::kOneHot,
+                                Op::kDispatch,       Op::kCombine};
+  if (node.op == Op::kExpertSlots) return node.attrs.Int("drop") == 0;
+  if (node.op == Op::kGroupedMatmul) return node.attrs.Int("alone") == 1;
+  return ir::IsElementwise(node.op) ||
+         std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
 // What does not depend on the tokens of the texts, as what an encoder makes of a source, may be of
@@ -40,13 +47,11 @@ Status CheckTokensAlone(const ir::Graph& graph) {
                                  [&](ValueId input) { return of_tokens.contains(input); });
     if (!depends) continue;
     of_tokens.insert(node.outputs.begin(), node.outputs.end());
-    if (IsOfOneToken(node.op)) continue;
-    const char* what =
-        node.op == Op::kExpertSlots || node.op == Op::kDispatch || node.op == Op::kTopK
-            ? "experts, whose room the tokens of a batch share"
-            : "a layer that sees other tokens than attention does";
-    return Unimplemented(fmt::format("the model has {} ({}): its texts cannot be kept in pages",
-                                     what, ir::OpName(node.op)));
+    if (IsOfOneToken(node)) continue;
+    return Unimplemented(
+        fmt::format("the model has a layer that sees other tokens than attention does ({}): its "
+                    "texts cannot be kept in pages",
+                    ir::OpName(node.op)));
   }
   return OkStatus();
 }
@@ -82,6 +87,8 @@ Result<ir::JobProgram> PagedProgram(const PageShape& shape, const PagedSize& siz
     return OkStatus();
   };
   MW_ASSIGN_OR_RETURN(ir::JobProgram program, MakeProgram(name, inputs, body, {dtype}));
+  // What only a loss would read, as the balance of experts.
+  MW_ASSIGN_OR_RETURN(program.graph, ir::DropDeadNodes(program.graph));
   MW_TRY(CheckTokensAlone(program.graph));
   return program;
 }

@@ -58,6 +58,19 @@ Status ReadStart(const json& object, std::optional<int32_t>& out) {
   return out ? OkStatus() : Wrong(kKey, *value, "a token");
 }
 
+// "early_stopping" is true, false or "never".
+Status ReadBeams(const json& object, BeamOptions& out) {
+  std::optional<int64_t> beams;
+  MW_TRY(ReadCount(object, "num_beams", beams));
+  out.beams = beams.value_or(out.beams);
+  MW_TRY(ReadNumber(object, "length_penalty", out.length_penalty));
+  if (const json* early = Find(object, "early_stopping"); early != nullptr) {
+    const std::string text = early->is_string() ? early->get<std::string>() : early->dump();
+    MW_ASSIGN_OR_RETURN(out.early_stopping, ParseEarlyStop(text));
+  }
+  return CheckBeams(out);
+}
+
 }  // namespace
 
 Result<Settings> ParseSettings(std::string_view text) {
@@ -79,6 +92,7 @@ Result<Settings> ParseSettings(std::string_view text) {
   MW_TRY(ReadCount(object, "max_new_tokens", settings.max_new_tokens));
   MW_TRY(ReadStops(object, settings.stops));
   MW_TRY(ReadStart(object, settings.start));
+  MW_TRY(ReadBeams(object, settings.beams));
   // A temperature of 0 says what do_sample = false says.
   if (sampling.temperature == 0) {
     sampling.draws = false;

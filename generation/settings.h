@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "generation/beam_search.h"
 #include "generation/sampling.h"
 
 namespace meshwright::generation {
@@ -18,6 +19,7 @@ namespace meshwright::generation {
 struct Settings {
   Sampling sampling;
   std::optional<int64_t> max_new_tokens;
+  BeamOptions beams;                  // of a search, which is one where there are several
   std::set<int32_t> stops;            // tokens that end a text: "eos_token_id", one or several
   std::optional<int32_t> start = {};  // what a decoder reads first: "decoder_start_token_id"
 };

@@ -2,7 +2,8 @@
 //
 // A row of the batch is routed by itself, so that neither rows nor microbatches nor replicas change
 // what is kept of a token. Slots stand in groups of neighbouring experts; the experts of a group
-// have a run each, one behind the other (ops/expert_runs.h).
+// have a run each, one behind the other (ops/expert_runs.h). Beside what ir/op.h says,
+// grouped_matmul may be {alone:int(0|1)}, as an einsum may.
 #include <fmt/format.h>
 
 #include <algorithm>

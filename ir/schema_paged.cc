@@ -5,6 +5,8 @@
 // of a source), so that a token sees its text up to its position and writes nothing there; and,
 // last, bias[h, d]: what is added to the scaled score of a key so many places before its query, of
 // which the last one is that of all farther keys. ADR 0104 says why.
+//
+// And beside its window {score_cap:real}: a scaled score s counts as cap * tanh(s / cap).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,6 +70,7 @@ TypesOr InferPaged(const OpCall& call) {
   MW_TRY(call.RequireRank(kPages, 6));
   MW_TRY(call.RequireSameType(kKeys, kValues));
   if (call.attrs.Has("window")) MW_TRY(call.IntIn("window", 1, int64_t{1} << 40));
+  if (call.attrs.Has("score_cap")) MW_TRY(call.RealIn("score_cap", 1e-6, 1e6));
   const TensorType& q = call.operands[kQueries];
   const TensorType& k = call.operands[kKeys];
   const TensorType& pages = call.operands[kPages];

@@ -210,10 +210,27 @@ class Decoder {
     client::AttentionOptions options;
     options.dropout = {config_.attention_dropout, block + ".scores_dropout"};
     options.segments = segments_;
-    if (config_.places == DecoderPlaces::kSlopes) options.bias = Falling(b_.dims(x));
-    const ValueId o = b_.Attention(heads.q, heads.k, heads.v, options);
-    return FromHeads(b_, o, block + "." + names_.out, config_.width,
-                     {config_.output_bias, ResidualStdOf(config_.layers)});
+    return FromHeads(b_, Attend(heads, options, b_.dims(x)), block + "." + names_.out,
+                     config_.width, {config_.output_bias, ResidualStdOf(config_.layers)});
+  }
+
+  ValueId Attend(const Heads& heads, client::AttentionOptions options, const Dims& of_x) {
+    const bool falls = config_.places == DecoderPlaces::kSlopes;
+    if (falls && b_.pages()) {
+      const std::vector<ValueId> results =
+          client::PagedAttention(b_, heads.q, heads.k, heads.v, options, FallingBehind());
+      return results.empty() ? ValueId() : results[0];
+    }
+    if (falls) options.bias = Falling(of_x);
+    return b_.Attention(heads.q, heads.k, heads.v, options);
+  }
+
+  // [h, positions]: the same by the distance of a key to its query.
+  ValueId FallingBehind() {
+    const int64_t positions = client::PositionCount(b_, ValueId());
+    const ValueId places = b_.Cast(b_.Iota(positions), b_.dtype());
+    const ValueId back = b_.Reshape(b_.Neg(places), {1, positions});
+    return b_.MulBy(b_.Reshape(Slopes(b_, config_.heads), {config_.heads, 1}), back);
   }
 
   // [1, h, s, s]: what scores get by the place of the key. Softmax does not see that the place of

@@ -65,6 +65,7 @@ PagedShape PagedShapeOf(const KernelSpec& spec) {
   shape.texts = table[1];
   shape.text_pages = table[2];
   shape.window = spec.attrs.Int("window");
+  shape.score_cap = spec.attrs.Real("score_cap");
   shape.keys = spec.inputs[kPagedK].dims[1];
   shape.own_places = spec.inputs.size() > kPagedKeyPosition;
   if (spec.inputs.size() > shape.bias()) shape.distances = spec.inputs[shape.bias()].dims[1];

@@ -35,6 +35,7 @@ struct PagedShape {
   int64_t texts = 0;        // rows of the table
   int64_t text_pages = 0;   // of a row of the table
   int64_t window = 0;       // 0: none
+  double score_cap = 0;     // of scaled scores; 0: none
   bool own_places = false;  // of keys
   int64_t distances = 0;    // that have a bias; 0: there is none
 

@@ -1,6 +1,7 @@
 // dispatch, combine and its gradient for weights in f32 and bf16, grouped_matmul and its gradient
 // in f32; those of bf16 are in experts_half.cc.
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/expert_tiles.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm_plan.h"
 #include "ops/cpu/scratch.h"
+#include "ops/cpu/vec_alone.h"
 #include "ops/cpu/vec_few.h"
 #include "ops/cpu/vec_outer.h"
 #include "ops/parallel.h"
@@ -186,6 +189,46 @@ KernelResult MakeGroupedMatmulOf(const KernelSpec& spec) {
   });
 }
 
+// Elements are alone (ops/cpu/vec_alone.h), of any float types: neither how many tokens an expert
+// has nor how its columns are cut shows in them.
+KernelResult MakeAloneGroupedMatmul(const KernelSpec& spec) {
+  const bool transposed = spec.attrs.Int("transposed") != 0;
+  auto room = std::make_shared<ExpertRoom>(ExpertProducts::Of(spec));
+  const int64_t pieces = (room->of.f + kExpertTileColumns - 1) / kExpertTileColumns;
+  const auto at = [](const Tensor& tensor, int64_t element) {
+    return static_cast<const std::byte*>(tensor.data) +
+           element * ir::DTypeBytes(tensor.type->dtype);
+  };
+  const auto is_half = [](const Tensor& tensor) { return tensor.type->dtype == ir::DType::kBF16; };
+  return MakeFunctionKernel(
+      [=](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
+        const ExpertProducts& of = room->of;
+        MW_TRY(room->Find(inputs[1].as<int32_t>()));
+        room->CutTiles();
+        const auto tiles = static_cast<int64_t>(room->tiles.size());
+        ParallelItems(context, tiles * pieces, [&](int64_t i) {
+          const ExpertTile& tile = room->tiles[static_cast<size_t>(i / pieces)];
+          const int64_t column = i % pieces * kExpertTileColumns;
+          const int64_t columns = std::min(kExpertTileColumns, of.f - column);
+          auto* out = const_cast<std::byte*>(at(outputs[0], tile.first * of.f + column));
+          if (tile.expert < 0) {
+            const int64_t bytes = ir::DTypeBytes(outputs[0].type->dtype);
+            for (int64_t row = 0; row < tile.count; ++row) {
+              std::fill_n(out + row * of.f * bytes, columns * bytes, std::byte{0});
+            }
+            return;
+          }
+          const int64_t weights = tile.expert * of.d * of.f + column * (transposed ? of.d : 1);
+          VecAloneProduct({tile.count, columns, of.d},
+                          {at(inputs[0], tile.first * of.d), of.d, 1, is_half(inputs[0])},
+                          {at(inputs[2], weights), transposed ? 1 : of.f, transposed ? of.d : 1,
+                           is_half(inputs[2])},
+                          {out, of.f, 1, is_half(outputs[0])}, false);
+        });
+        return {};
+      });
+}
+
 // dw [d, columns] = x^T dy of one run, x [run, d], plus dw's old content when it adds.
 void AddRun(const GemmSize& size, const float* x, const ConstMatrix& dy, const Matrix& dw,
             bool adds) {
@@ -250,6 +293,7 @@ KernelResult MakeDispatch(const KernelSpec& spec) {
 
 KernelResult MakeGroupedMatmul(const KernelSpec& spec) {
   const bool product = spec.op == ir::Op::kGroupedMatmul;
+  if (product && IsAlone(spec.attrs)) return MakeAloneGroupedMatmul(spec);
   const ir::DType other = spec.inputs[product ? 0 : 2].dtype;
   const bool half = spec.inputs[0].dtype == ir::DType::kBF16 && other == ir::DType::kBF16;
   if (half) return MakeHalfGroupedMatmul(spec);

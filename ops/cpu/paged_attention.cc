@@ -149,6 +149,7 @@ class Paged final : public Kernel {
     row.first = shape_.First(token.position);
     row.last = token.position;
     row.scale = static_cast<float>(shape_.scale());
+    row.cap = static_cast<float>(shape_.score_cap);
     row.pages = token.pages;
     row.page_stride = shape_.KeysOf(0, 1, 0);
     return row;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <span>
 
+#include "ops/cpu/vec_math.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/vec_paged.cc"
 // Includes this file once per instruction set; must come before the other Highway headers.
@@ -64,6 +66,14 @@ void ScoreOne(const PagedRow& row, const T* keys, int64_t from, int64_t to) {
   for (; from < to; ++from) Score<1, 1>(&row, keys, from);
 }
 
+// scores [count], of which `seen` are there: what is to be multiplied with to get scaled scores.
+HWY_INLINE float Capped(const PagedRow& row, int64_t seen, float* scores) {
+  if (row.cap <= 0) return row.scale;
+  VecNative(ir::Op::kScale, scores, nullptr, row.scale / row.cap, scores, seen);
+  VecNative(ir::Op::kTanh, scores, nullptr, 0, scores, seen);
+  return row.cap;
+}
+
 // scores [count] -> exp(scale * (score - largest)); returns lse and the inverse of the sum. With a
 // bias [count], scores are scaled when it is added.
 HWY_INLINE float Softmax(const PagedRow& row, float& inverse) {
@@ -74,11 +84,12 @@ HWY_INLINE float Softmax(const PagedRow& row, float& inverse) {
   const int64_t skipped = row.first % row.page_tokens;
   const int64_t seen = skipped + row.last - row.first + 1;
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  const float scaled = Capped(row, seen, scores);
   std::fill(scores, scores + skipped, kHidden);
   std::fill(scores + seen, scores + count, kHidden);
-  const float scale = bias == nullptr ? row.scale : 1.0f;
+  const float scale = bias == nullptr ? scaled : 1.0f;
   if (bias != nullptr) {
-    const FloatVec scaled_by = hn::Set(d, row.scale);
+    const FloatVec scaled_by = hn::Set(d, scaled);
     for (int64_t j = 0; j < count; j += LaneCount()) {
       const FloatVec added = hn::MulAdd(hn::Load(d, scores + j), scaled_by, hn::Load(d, bias + j));
       hn::Store(added, d, scores + j);

@@ -18,6 +18,7 @@ struct PagedRow {
   int64_t first = 0;  // the first position that is seen
   int64_t last = 0;   // the last, which is the token's own
   float scale = 1;
+  float cap = 0;                   // scaled scores s count as cap * tanh(s / cap); 0: as they are
   const float* bias = nullptr;     // [places()]: added to the scaled scores; null: nothing
   const int32_t* pages = nullptr;  // of the text
   int64_t page_stride = 0;         // elements from a page to the next

@@ -1,5 +1,6 @@
 // paged_attention, one token and head at a time: o = sum p[j] v[j], p[j] = exp(scale q.k[j] - lse),
-// over the positions j of the token's text that it sees; with a bias, that is added to the scores.
+// over the positions j of the token's text that it sees; scaled scores may be capped, and a bias is
+// added to them then.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -43,7 +44,9 @@ double AttendHead(const PagedShape& shape, const PagedToken& at, int64_t group, 
     for (int64_t i = 0; i < shape.e; ++i) {
       score += static_cast<double>(q[i]) * keys[i * shape.page_tokens + j % shape.page_tokens];
     }
-    scores.push_back(score * shape.scale());
+    score *= shape.scale();
+    const double cap = shape.score_cap;
+    scores.push_back(cap > 0 ? cap * std::tanh(score / cap) : score);
     if (bias != nullptr) scores.back() += bias[shape.BiasAt(at.position - j)];
     largest = Larger(largest, scores.back());
   }

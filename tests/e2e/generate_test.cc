@@ -106,6 +106,15 @@ TEST_F(GenerateCommand, WritesTheSameByAJobAndByAFolderOnEveryLayout) {
   EXPECT_THAT(Run({"generate", "1", "the ", "--set", "model.dim=8"}, false), HasSubstr("--set is"));
   EXPECT_THAT(Run({"generate", "nothing", "the "}, false),
               HasSubstr("neither the id of a job nor a folder"));
+  // Of beams the likeliest text is shown, with its score.
+  const json found = Generate({folder, "the ", "--max-new-tokens", "12", "--dtype", "float64",
+                               "--num-beams", "3", "--length-penalty", "0"});
+  EXPECT_EQ(found["tokens"].size(), 12u);
+  EXPECT_LE(found.value("score", 1.0), 0.0);
+  // Weights of 16 bits score data, too.
+  EXPECT_THAT(Run({"eval", folder, "--data", data, "--limit", "1", "--context", "16", "--dtype",
+                   "bfloat16"}),
+              HasSubstr("perplexity"));
   // Draws go by their seed.
   const auto drawn = [&](const char* seed) {
     return Generate(

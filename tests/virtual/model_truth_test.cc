@@ -12,12 +12,14 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "client/trainer.h"
 #include "formats/safetensors.h"
 #include "generation/paged_session.h"
+#include "generation/write_beams.h"
 #include "models/registry.h"
 #include "ops/kernel.h"
 #include "tests/virtual/pages_here.h"
@@ -102,6 +104,33 @@ struct WrittenTruth {
   std::vector<double> best;
 };
 
+// What a search with beams finds, best first.
+struct SearchedTruth {
+  generation::BeamOptions options;
+  double repetition_penalty = 1;
+  std::vector<int32_t> stops;
+  std::vector<int32_t> prompt;  // or source
+  std::vector<generation::Hypothesis> texts;
+};
+
+SearchedTruth SearchedOf(const nlohmann::json& json) {
+  const nlohmann::json& how = json["options"];
+  const nlohmann::json& early = how["early_stopping"];
+  const auto stop =
+      generation::ParseEarlyStop(early.is_string() ? early.get<std::string>() : early.dump());
+  MW_CHECK(stop.has_value()) << stop.error();
+  SearchedTruth searched;
+  searched.options = {how["num_beams"], how["length_penalty"], *stop};
+  searched.repetition_penalty = how.value("repetition_penalty", 1.0);
+  searched.stops = how["eos"].get<std::vector<int32_t>>();
+  searched.prompt = json["prompt"].get<std::vector<int32_t>>();
+  for (const nlohmann::json& text : json["texts"]) {
+    searched.texts.push_back(
+        {text["tokens"].get<std::vector<int32_t>>(), text["score"].get<double>(), true});
+  }
+  return searched;
+}
+
 struct TruthCase {
   std::string config;
   std::string salt;  // in front of names
@@ -110,6 +139,7 @@ struct TruthCase {
   std::vector<int32_t> greedy;  // row 0 and what is written behind it; empty: too few positions
   std::map<std::string, double> weights;   // by exported tensor
   std::vector<WrittenTruth> written = {};  // of a model with an encoder
+  std::vector<SearchedTruth> beams = {};
 };
 
 // The golden files, or those that `tools/hf-check models` has just made.
@@ -138,13 +168,18 @@ TruthCase ReadTruth(const std::string& name) {
                        one["tokens"].get<std::vector<int32_t>>(),
                        one["best"].get<std::vector<double>>()});
   }
+  std::vector<SearchedTruth> searched;
+  for (const nlohmann::json& one : json.value("beams", nlohmann::json::array())) {
+    searched.push_back(SearchedOf(one));
+  }
   return {json["config"].dump(),
           json["salt"].get<std::string>(),
           json["logits"].get<std::vector<double>>(),
           json["losses"].get<std::vector<double>>(),
           json.value("greedy", std::vector<int32_t>()),
           json["weights"].get<std::map<std::string, double>>(),
-          std::move(written)};
+          std::move(written),
+          std::move(searched)};
 }
 
 std::vector<formats::ExportLayout> LayoutsOf(const ir::Graph& graph) {
@@ -387,21 +422,15 @@ struct PagedTexts {
   int64_t preemptions = 0;
 };
 
-// The texts of these sources, all at once, in too few pages for all.
-Result<PagedTexts> WritePaged(const TruthModel& model,
-                              const std::vector<std::vector<int32_t>>& sources) {
-  const auto start = nlohmann::json::parse(model.truth.config)["decoder_start_token_id"];
-  MW_ASSIGN_OR_RETURN(const auto plan, generation::PlanPages({.positions = 65,
-                                                              .texts = 3,
-                                                              .tokens = 8,
-                                                              .page_tokens = 4,
-                                                              .pages = 24,
-                                                              .source = kTruthTokens}));
+// The text of each request, all at once.
+Result<PagedTexts> WritePaged(const TruthModel& model, const generation::PagedOptions& options,
+                              const std::vector<generation::Request>& requests) {
+  MW_ASSIGN_OR_RETURN(const auto plan, generation::PlanPages(options));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       generation::PagedJob(of, model.model.functions, plan, "write"));
   PagesHere session(job, *model.file);
-  PagedTexts written{std::vector<WrittenTruth>(sources.size()), 0};
+  PagedTexts written{std::vector<WrittenTruth>(requests.size()), 0};
   const generation::StepLogits steps = generation::StepsOf(session, plan);
   generation::Engine engine(plan.limits(), [&](generation::Batch batch) {
     batch.likeliest = false;
@@ -413,21 +442,61 @@ Result<PagedTexts> WritePaged(const TruthModel& model,
     }
     return logits;
   });
-  for (size_t i = 0; i < sources.size(); ++i) {
-    written.texts[i].source = sources[i];
-    generation::Request request;
-    request.prompt = {start.get<int32_t>()};
-    request.source = sources[i];
-    request.max_new_tokens = 64;
+  for (size_t i = 0; i < requests.size(); ++i) {
     const auto on_token = [&written, i](int32_t token) {
       written.texts[i].tokens.push_back(token);
       return true;
     };
-    MW_TRY(engine.Add(request, {on_token, {}, {}}));
+    MW_TRY(engine.Add(requests[i], {on_token, {}, {}}));
   }
   while (!engine.idle()) MW_TRY(engine.Step());
   written.preemptions = engine.scheduler().preemptions();
   return written;
+}
+
+// The texts of these sources, in too few pages for all.
+Result<PagedTexts> WriteOfSources(const TruthModel& model,
+                                  const std::vector<std::vector<int32_t>>& sources) {
+  const auto start = nlohmann::json::parse(model.truth.config)["decoder_start_token_id"];
+  std::vector<generation::Request> requests(sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    requests[i].prompt = {start.get<int32_t>()};
+    requests[i].max_new_tokens = 64;
+    requests[i].source = sources[i];
+  }
+  return WritePaged(model,
+                    {.positions = 65,
+                     .texts = 3,
+                     .tokens = 8,
+                     .page_tokens = 4,
+                     .pages = 24,
+                     .source = kTruthTokens},
+                    requests);
+}
+
+// What is written behind row 0, and a text of other length beside it.
+std::vector<generation::Request> TwoRequests(const TruthModel& model, int64_t tokens) {
+  const std::vector<int32_t>& text = model.truth.greedy;
+  std::vector<generation::Request> requests(2);
+  requests[0].prompt.assign(text.begin(), text.begin() + kTruthTokens);
+  requests[1].prompt.assign(text.begin() + 3, text.begin() + kTruthTokens);
+  for (generation::Request& request : requests) request.max_new_tokens = tokens;
+  return requests;
+}
+
+TEST_P(ModelTruth, TextsInPagesAreThoseOfTransformers) {
+  const auto folder = TempDir::Make();
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  const auto model = LoadTruth(GetParam(), *folder);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  const std::vector<int32_t>& text = model->truth.greedy;
+  if (text.empty()) return;
+  const auto written =
+      WritePaged(*model, {.positions = 72, .texts = 2, .tokens = 5, .page_tokens = 4},
+                 TwoRequests(*model, 64));
+  ASSERT_TRUE(written.has_value()) << written.error();
+  EXPECT_EQ(written->texts[0].tokens,
+            std::vector<int32_t>(text.begin() + kTruthTokens, text.end()));
 }
 
 // Two sources of other lengths, in one batch and alone.
@@ -440,7 +509,7 @@ TEST_P(ModelTruth, TextsOfSourcesAreThoseOfTransformers) {
   if (wanted.empty()) return;
   ASSERT_EQ(wanted.size(), 2u);
   ASSERT_NE(wanted[0].source.size(), wanted[1].source.size());
-  const auto together = WritePaged(*model, {wanted[0].source, wanted[1].source});
+  const auto together = WriteOfSources(*model, {wanted[0].source, wanted[1].source});
   ASSERT_TRUE(together.has_value()) << together.error();
   EXPECT_GT(together->preemptions, 0);
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -450,9 +519,48 @@ TEST_P(ModelTruth, TextsOfSourcesAreThoseOfTransformers) {
     for (size_t j = 0; j < text.best.size(); ++j) {
       EXPECT_NEAR(text.best[j], wanted[i].best[j], 1e-10) << "token " << j;
     }
-    const auto alone = WritePaged(*model, {wanted[i].source});
+    const auto alone = WriteOfSources(*model, {wanted[i].source});
     ASSERT_TRUE(alone.has_value()) << alone.error();
     EXPECT_EQ(alone->texts[0].best, text.best);  // to the last bit
+  }
+}
+
+Result<std::vector<generation::Hypothesis>> Search(const TruthModel& model,
+                                                   const SearchedTruth& wanted) {
+  const auto start = nlohmann::json::parse(model.truth.config).value("decoder_start_token_id", -1);
+  generation::Request request;
+  request.prompt = wanted.prompt;
+  if (start >= 0) request.source = std::exchange(request.prompt, {start});
+  request.max_new_tokens = 24;
+  request.stops.insert(wanted.stops.begin(), wanted.stops.end());
+  request.sampling.repetition_penalty = wanted.repetition_penalty;
+  MW_ASSIGN_OR_RETURN(const auto plan, generation::PlanPages({.positions = 31,
+                                                              .texts = wanted.options.beams,
+                                                              .tokens = 9,
+                                                              .page_tokens = 4,
+                                                              .source = start >= 0 ? 8 : 0}));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest of, TruthJob(model.model, {}));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
+                      generation::PagedJob(of, model.model.functions, plan, "search"));
+  PagesHere session(job, *model.file);
+  return generation::WriteBeams(plan.limits(), generation::StepsOf(session, plan), request,
+                                wanted.options);
+}
+
+TEST_P(ModelTruth, BeamsAreThoseOfTransformers) {
+  const auto folder = TempDir::Make();
+  ASSERT_TRUE(folder.has_value()) << folder.error();
+  const auto model = LoadTruth(GetParam(), *folder);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  for (const SearchedTruth& wanted : model->truth.beams) {
+    SCOPED_TRACE(fmt::format("{} beams", wanted.options.beams));
+    const auto found = Search(*model, wanted);
+    ASSERT_TRUE(found.has_value()) << found.error();
+    ASSERT_EQ(found->size(), wanted.texts.size());
+    for (size_t i = 0; i < found->size(); ++i) {
+      EXPECT_EQ((*found)[i].tokens, wanted.texts[i].tokens) << i;
+      EXPECT_NEAR((*found)[i].score, wanted.texts[i].score, 1e-9) << i;
+    }
   }
 }
 

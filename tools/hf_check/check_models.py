@@ -140,7 +140,36 @@ def written(model):
     return texts
 
 
-def truth(config):
+BEAMS = [dict(num_beams=3, length_penalty=1.0, early_stopping=False, eos=[5]),
+         dict(num_beams=4, length_penalty=-0.5, early_stopping=True, eos=[7, 9]),
+         dict(num_beams=2, length_penalty=2.0, early_stopping="never", repetition_penalty=1.3, eos=[]),
+         dict(num_beams=5, length_penalty=0.0, early_stopping="never", eos=[3])]
+BEAM_CASES = ("llama", "t5", "bart")
+BEAM_TOKENS = 24
+
+
+def beams(config, model):
+    """What searches with beams find, best first, with scores."""
+    found = []
+    pairs = model_tasks.kind_of(config) == "pairs"
+    row = model_tasks.text(2, model_tasks.TOKENS, 2) if pairs else model_tasks.window(0)[: model_tasks.TOKENS]
+    row = row[row != 0] if pairs else row
+    for options in BEAMS:
+        how = dict(options)
+        eos = how.pop("eos") or None
+        out = model.generate(input_ids=row[None], attention_mask=torch.ones_like(row[None]), do_sample=False,
+                             max_new_tokens=BEAM_TOKENS, eos_token_id=eos, pad_token_id=0,
+                             num_return_sequences=how["num_beams"], return_dict_in_generate=True, output_scores=True,
+                             **how)
+        begin = 1 if pairs else len(row)
+        lengths = (out.beam_indices >= 0).sum(1)
+        texts = [dict(tokens=text[begin : begin + int(length)].tolist(), score=float(score))
+                 for text, length, score in zip(out.sequences, lengths, out.sequences_scores) if score > -1e8]
+        found.append(dict(options=options, prompt=row.tolist(), texts=texts))
+    return found
+
+
+def truth(name, config):
     with DoubleInPlaceOfFloat(), tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         model = make(config, folder)
@@ -149,6 +178,8 @@ def truth(config):
             kind = model_tasks.kind_of(config)
             text = greedy(model) if kind == "causal" else []
             more = dict(written=written(model)) if kind == "pairs" else {}
+            if name in BEAM_CASES:
+                more["beams"] = beams(config, model)
         losses = train(config, model)
         model.save_pretrained(folder / "trained")
         trained = load_file(folder / "trained" / "model.safetensors")
@@ -188,7 +219,7 @@ def main():
     args.folder.mkdir(parents=True, exist_ok=True)
     known = dict(model_cases.cases())
     for name in args.names or known:
-        text = json.dumps(truth(known[name]), separators=(",", ":"))
+        text = json.dumps(truth(name, known[name]), separators=(",", ":"))
         (args.folder / f"{name}.json").write_text(text + "\n")
         print(name, flush=True)
     return 0

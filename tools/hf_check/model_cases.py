@@ -3,9 +3,8 @@
 A width is a square, so that its root has no digits to lose, and no token is one of padding."""
 
 SIZES = dict(vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, max_position_embeddings=32)
-LONG = SIZES | {"max_position_embeddings": 96}
-GPT_SIZES = dict(vocab_size=32, n_positions=16, n_embd=16, n_layer=2, n_head=4)
+             num_key_value_heads=2, max_position_embeddings=96)
+GPT_SIZES = dict(vocab_size=32, n_positions=96, n_embd=16, n_layer=2, n_head=4)
 FALCON = dict(vocab_size=32, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=96)
 EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12)
 LATENT = dict(n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=12, n_shared_experts=2, n_group=4,
@@ -34,7 +33,7 @@ def cases():
         ("llama-yarn", dict(llama, **heads8, **rope("yarn", factor=4.0, original_max_position_embeddings=16,
                                                    beta_fast=2.0, beta_slow=0.25))),
         ("llama-longrope-short", dict(llama, **heads8, **rope("longrope", short_factor=[1.0, 1.1, 1.3, 1.7],
-                                      long_factor=[1.0, 2.0, 4.0, 8.0], original_max_position_embeddings=16))),
+                                      long_factor=[1.0, 2.0, 4.0, 8.0], original_max_position_embeddings=80))),
         ("llama-longrope-long", dict(llama, **heads8, **rope("longrope", short_factor=[1.0, 1.1, 1.3, 1.7],
                                      long_factor=[1.0, 2.0, 4.0, 8.0], original_max_position_embeddings=4))),
         ("llama-llama3", dict(llama, **heads8, **rope("llama3", factor=8.0, low_freq_factor=0.1, high_freq_factor=0.9,
@@ -58,25 +57,25 @@ def cases():
                                   use_parallel_residual=False)),
         ("gptj", dict(model_type="gptj", **GPT_SIZES | {"n_head": 2}, rotary_dim=4)),
         ("opt", dict(model_type="opt", **SIZES, ffn_dim=24, dropout=0.0, word_embed_proj_dim=16)),
-        ("phi", dict(model_type="phi", **LONG)),
-        ("phi-old-keys", dict(model_type="phi", **LONG | {"num_key_value_heads": 4},
+        ("phi", dict(model_type="phi", **SIZES)),
+        ("phi-old-keys", dict(model_type="phi", **SIZES | {"num_key_value_heads": 4},
                               partial_rotary_factor=1.0, rope_theta=100.0, tie_word_embeddings=True)),
         ("bloom", dict(model_type="bloom", vocab_size=32, hidden_size=24, n_layer=2, n_head=6)),
         ("falcon", dict(model_type="falcon", **FALCON)),
         ("falcon-groups", dict(model_type="falcon", **FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True)),
         ("falcon-in-turn", dict(model_type="falcon", **FALCON, multi_query=False,
                                 parallel_attn=False, ffn_hidden_size=24)),
-        ("mixtral", dict(model_type="mixtral", **LONG, num_local_experts=4, num_experts_per_tok=2, sliding_window=3)),
-        ("qwen2-moe", dict(model_type="qwen2_moe", **LONG, **EXPERTS, shared_expert_intermediate_size=20,
+        ("mixtral", dict(model_type="mixtral", **SIZES, num_local_experts=4, num_experts_per_tok=2, sliding_window=3)),
+        ("qwen2-moe", dict(model_type="qwen2_moe", **SIZES, **EXPERTS, shared_expert_intermediate_size=20,
                            use_sliding_window=True, sliding_window=3, mlp_only_layers=[0])),
-        ("qwen3-moe", dict(model_type="qwen3_moe", **LONG, **EXPERTS, head_dim=6, norm_topk_prob=True,
+        ("qwen3-moe", dict(model_type="qwen3_moe", **SIZES, **EXPERTS, head_dim=6, norm_topk_prob=True,
                            tie_word_embeddings=True)),
-        ("olmoe", dict(model_type="olmoe", **LONG, num_experts=4, num_experts_per_tok=2)),
-        ("deepseek-v3", dict(model_type="deepseek_v3", **LONG | {"num_key_value_heads": 4}, **LATENT, q_lora_rank=10,
+        ("olmoe", dict(model_type="olmoe", **SIZES, num_experts=4, num_experts_per_tok=2)),
+        ("deepseek-v3", dict(model_type="deepseek_v3", **SIZES | {"num_key_value_heads": 4}, **LATENT, q_lora_rank=10,
                              rope_theta=100.0, rope_scaling=YARN)),
-        ("deepseek-v3-plain", dict(model_type="deepseek_v3", **LONG | {"num_key_value_heads": 4}, **LATENT,
+        ("deepseek-v3-plain", dict(model_type="deepseek_v3", **SIZES | {"num_key_value_heads": 4}, **LATENT,
                                    q_lora_rank=None, rope_interleave=False, norm_topk_prob=False)),
-        ("gpt-oss", dict(model_type="gpt_oss", **LONG, num_local_experts=4, num_experts_per_tok=2, head_dim=8,
+        ("gpt-oss", dict(model_type="gpt_oss", **SIZES, num_local_experts=4, num_experts_per_tok=2, head_dim=8,
                          sliding_window=3, swiglu_limit=0.5, swiglu_alpha=1.3,
                          rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "truncate": False,
                                           "original_max_position_embeddings": 16, "beta_fast": 2.0,

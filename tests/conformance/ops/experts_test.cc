@@ -336,6 +336,48 @@ TEST_F(ExpertProducts, OfRunsOfAllLengths) {
   }
 }
 
+// An element of a product that is alone is what it is whatever rows the expert has beside it.
+TEST_F(ExpertProducts, MayBeAlone) {
+  const auto product = [&](const HostTensor& x, std::vector<int32_t> used, const HostTensor& w,
+                           bool transposed, Backend backend) {
+    const std::vector<HostTensor> operands = {x, FromIds({x.type.dims[0], 4}, std::move(used)), w};
+    ir::Builder b("alone");
+    std::vector<ValueId> in;
+    for (const HostTensor& operand : operands) {
+      in.push_back(
+          b.AddOne(Op::kInput, {}, {{"name", "x" + std::to_string(in.size())}}, {operand.type}));
+    }
+    b.SetOutput("y0", b.AddOne(Op::kGroupedMatmul, in,
+                               {{"alone", int64_t{1}}, {"transposed", int64_t{transposed}}}));
+    Evaluation evaluation;
+    evaluation.target = backend;
+    auto outs = EvaluateWith(b.Finish().value(), evaluation, operands);
+    EXPECT_TRUE(outs.has_value()) << outs.error();
+    return std::move(outs->at(0));
+  };
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+    const std::vector<HostTensor> all = Operands(dtype);
+    for (const bool transposed : {false, true}) {
+      const HostTensor& x = all[transposed ? 3 : 0];
+      const std::vector<int32_t> used = {30, 70, 0, 20, 0, 1, 149, 0};
+      const HostTensor y = product(x, used, all[2], transposed, Backend::kCpu);
+      const HostTensor exact =
+          product(Convert(x, ir::DType::kF64), used, Convert(all[2], ir::DType::kF64), transposed,
+                  Backend::kReference);
+      EXPECT_LT(RelativeError(y, exact), dtype == ir::DType::kF32 ? 3e-6 : 8e-3);
+      // The 38th row of the first row of the batch is the second expert's ninth.
+      const auto in = static_cast<size_t>(x.type.bytes() / (2 * kSlots));
+      const auto out = static_cast<size_t>(y.type.bytes() / (2 * kSlots));
+      HostTensor one{{dtype, {1, 1, 1, x.type.dims[3]}},
+                     {x.data.begin() + static_cast<ptrdiff_t>(38 * in),
+                      x.data.begin() + static_cast<ptrdiff_t>(39 * in)}};
+      const HostTensor alone = product(one, {0, 1, 0, 0}, all[2], transposed, Backend::kCpu);
+      EXPECT_TRUE(std::equal(alone.data.begin(), alone.data.end(),
+                             y.data.begin() + static_cast<ptrdiff_t>(38 * out)));
+    }
+  }
+}
+
 // Products round once to bf16; gradients of weights leave in f32 and are as exact as its sums.
 TEST_F(ExpertProducts, OfBf16LeaveGradientsInF32) {
   std::vector<HostTensor> operands = Operands(ir::DType::kBF16);

@@ -46,6 +46,9 @@ std::vector<OpCase> PagedCases() {
       if (window > 0) text.attrs.Set("window", window);
       cases.push_back(std::move(text));
     }
+    OpCase capped = CaseOf(r, "_capped", 1);
+    capped.attrs.Set("score_cap", 0.5);
+    cases.push_back(std::move(capped));
     OpCase biased = CaseOf(r, "_bias", 1);
     biased.args.push_back({{r.h, 3}});
     cases.push_back(std::move(biased));

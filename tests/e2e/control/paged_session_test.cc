@@ -10,6 +10,7 @@
 
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "models/mixture.h"
 #include "models/t5.h"
 #include "tests/e2e/control/local_cluster.h"
 
@@ -35,6 +36,14 @@ client::TrainerFunctions Llama() {
                             .layers = 2,
                             .heads = 4,
                             .kv_heads = 2});
+}
+
+client::TrainerFunctions Experts() {
+  models::MixtureConfig config;
+  config.llama = {
+      .vocabulary = kVocabulary, .width = 32, .inner = 24, .layers = 2, .heads = 4, .kv_heads = 2};
+  config.experts = {.experts = 6, .chosen = 2};
+  return models::MakeMixture(config);
 }
 
 constexpr int64_t kSourceTokens = 12;
@@ -201,7 +210,7 @@ TEST(PagedSession, SeveralRequestsGetWhatTheyGetAloneOnEveryLayout) {
   auto cluster = LocalCluster::Start(options);
   ASSERT_TRUE(cluster) << cluster.error();
   const std::vector<int64_t> numbers = {0, 1, 2, 3, 4};
-  for (const auto& functions : {Gpt2(), Llama()}) {
+  for (const auto& functions : {Gpt2(), Llama(), Experts()}) {
     for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}}) {
       SCOPED_TRACE(::testing::Message()
                    << "tensor=" << layout.tensor << " pipeline=" << layout.pipeline);

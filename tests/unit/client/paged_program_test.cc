@@ -271,6 +271,47 @@ models::DecoderConfig OneKey() {
                     .down = "down"}};
 }
 
+// BLOOM: scores fall with the distance, six heads at speeds of two rows.
+models::DecoderConfig Slopes() {
+  models::DecoderConfig config = OneKey();
+  config.heads = 6;
+  config.kv_heads = 0;
+  config.places = models::DecoderPlaces::kSlopes;
+  config.residual = models::DecoderResidual::kInTurn;
+  config.files = models::QkvFiles::kOfHeads;
+  config.names.mlp_norm = "mlp_norm";
+  return config;
+}
+
+// More experts than a vector has lanes.
+models::MixtureConfig Mixture(const Router& router) {
+  models::MixtureConfig config;
+  config.llama = LlamaConfig();
+  config.llama.inner = 8;
+  config.experts = {.experts = 18, .chosen = 3, .router = router};
+  return config;
+}
+
+std::vector<models::MixtureConfig> Mixtures() {
+  models::MixtureConfig gated = Mixture(TopOfSoftmax{.normalised = false});
+  gated.shared_inner = 12;
+  gated.shared_gated = true;
+  gated.balance_loss = 0.1;
+  gated.z_loss = 0.1;
+  gated.experts.slots_factor = 1;
+  models::MixtureConfig grouped =
+      Mixture(TopOfSigmoid{.scale = 1.5, .groups = 6, .chosen_groups = 2});
+  grouped.llama.latent = {.rank = 12, .plain = 6, .turned = 4, .value = 5};
+  grouped.dense_layers = 1;
+  grouped.dense_inner = 30;
+  models::MixtureConfig biased = Mixture(SoftmaxOfTop{.bias = true});
+  biased.expert_bias = true;
+  biased.glu_limit = 0.5;
+  biased.llama.attention_sinks = true;
+  biased.llama.attention_window = 6;
+  return {gated, grouped, biased};
+}
+
 struct Family {
   const char* name;
   TrainerFunctions functions;
@@ -286,12 +327,21 @@ std::vector<Family> Families() {
   sinks.tied = true;
   models::LlamaConfig latent = LlamaConfig();
   latent.latent = {.rank = 12, .plain = 6, .turned = 4, .value = 5};
+  models::LlamaConfig capped = LlamaConfig();
+  capped.score_cap = 0.7;
+  capped.attention_window = 9;
   return {{"gpt2", Gpt2()},
           {"llama", models::MakeLlama(LlamaConfig())},
           {"window", models::MakeLlama(window)},
           {"sinks", models::MakeLlama(sinks)},
           {"latent", models::MakeLlama(latent)},
-          {"one_key", models::MakeDecoder(OneKey())}};
+          {"one_key", models::MakeDecoder(OneKey())},
+          {"capped", models::MakeLlama(capped)},
+          {"slopes", models::MakeDecoder(Slopes())},
+          {"mixtral", models::MakeMixture(Mixture(TopOfSoftmax{}))},
+          {"shared_expert", models::MakeMixture(Mixtures()[0])},
+          {"latent_experts", models::MakeMixture(Mixtures()[1])},
+          {"biased_experts", models::MakeMixture(Mixtures()[2])}};
 }
 
 class PagedFamily : public ::testing::TestWithParam<size_t> {
@@ -357,7 +407,7 @@ TEST_P(PagedFamily, BitsDoNotDependOnTheBatch) { CheckBits(ir::DType::kF32); }
 
 TEST_P(PagedFamily, BitsInHalfPrecisionDoNotDependOnTheBatch) { CheckBits(ir::DType::kBF16); }
 
-INSTANTIATE_TEST_SUITE_P(Models, PagedFamily, ::testing::Range<size_t>(0, 6),
+INSTANTIATE_TEST_SUITE_P(Models, PagedFamily, ::testing::Range<size_t>(0, 12),
                          [](const auto& param) { return Families()[param.param].name; });
 
 TEST(PagedProgram, PagesInHalfPrecisionAreNear) {
@@ -388,6 +438,9 @@ TEST(PagedProgram, RefusesByNameWhatIsNotOfOneToken) {
   EXPECT_THAT(refusal(models::MakeLlama(documents)), HasSubstr("document_separator"));
   models::Gpt2Config far{.vocabulary = 40, .positions = 16, .width = 24, .layers = 1, .heads = 4};
   EXPECT_THAT(refusal(models::MakeGpt2(far)), HasSubstr("48 is longer than the model's 16"));
+  models::MixtureConfig full = Mixture(TopOfSoftmax{});
+  full.experts.capacity_factor = 1.5;
+  EXPECT_THAT(refusal(models::MakeMixture(full)), HasSubstr("capacity_factor"));
   TrainerFunctions bidirectional;
   bidirectional.predict = [](Builder& b, const Batch& in) {
     const ValueId x = b.Embedding(in.at("tokens"), "e", kVocabulary, 8);

@@ -1,0 +1,154 @@
+#include "generation/beam_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace meshwright::generation {
+namespace {
+
+// The score of what is no text yet, and what is taken off of one that must not go on.
+constexpr double kFarBelow = 1e9;
+
+// Best first, of equal ones the first.
+template <typename Scored>
+void KeepBest(std::vector<Scored>& all, size_t count) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Scored& a, const Scored& b) { return a.score > b.score; });
+  if (all.size() > count) all.resize(count);
+}
+
+}  // namespace
+
+Status CheckBeams(const BeamOptions& options) {
+  if (options.beams < 1 || options.beams > kMostBeams) {
+    return InvalidArgument(fmt::format("num_beams is {}; from 1 to {}", options.beams, kMostBeams));
+  }
+  if (std::abs(options.length_penalty) <= 100) return OkStatus();
+  return InvalidArgument(
+      fmt::format("length_penalty is {}; from -100 to 100", options.length_penalty));
+}
+
+Result<EarlyStop> ParseEarlyStop(std::string_view text) {
+  if (text == "true") return EarlyStop::kEnough;
+  if (text == "false") return EarlyStop::kGuess;
+  if (text == "never") return EarlyStop::kNever;
+  return Fail(InvalidArgument(
+      fmt::format("early_stopping is \"{}\"; \"true\", \"false\" or \"never\"", text)));
+}
+
+BeamSearch::BeamSearch(const Request& request, const BeamOptions& options, int64_t longest)
+    : options_(options), longest_(longest), request_(request) {
+  MW_CHECK(CheckBeams(options).ok() && longest >= 1) << longest << " tokens at most";
+  // All begin alike: only the first one counts.
+  beams_.assign(static_cast<size_t>(options.beams), {{}, -kFarBelow});
+  beams_[0].score = 0;
+  kept_.assign(beams_.size(), {{}, -kFarBelow});
+}
+
+std::vector<double> BeamSearch::LogProbabilities(const std::vector<double>& logits,
+                                                 const Hypothesis& beam) const {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - most);
+  std::vector<double> logs(logits);
+  for (double& log : logs) log -= most + std::log(sum);
+  if (request_.sampling.repetition_penalty == 1) return logs;
+  std::vector<int32_t> text = request_.prompt;
+  text.insert(text.end(), beam.tokens.begin(), beam.tokens.end());
+  return ProcessLogits(logs, text, {.repetition_penalty = request_.sampling.repetition_penalty});
+}
+
+// The best of all beams with one token more, best first; of equal ones the first.
+std::vector<BeamSearch::Candidate> BeamSearch::Best(
+    const std::vector<std::vector<double>>& logits) const {
+  std::vector<Candidate> all;
+  for (size_t i = 0; i < beams_.size(); ++i) {
+    const size_t parent = length_ == 0 ? 0 : i;
+    const std::vector<double> logs = LogProbabilities(logits[parent], beams_[i]);
+    for (size_t token = 0; token < logs.size(); ++token) {
+      all.push_back({beams_[i].score + logs[token], static_cast<int64_t>(parent),
+                     static_cast<int32_t>(token)});
+    }
+  }
+  // Among so many there are enough that do not end.
+  const size_t wanted = beams_.size() * std::max<size_t>(2, 1 + request_.stops.size());
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return std::pair(a.parent, a.token) < std::pair(b.parent, b.token);
+  };
+  const auto end = all.begin() + static_cast<ptrdiff_t>(std::min(wanted, all.size()));
+  std::partial_sort(all.begin(), end, all.end(), better);
+  all.erase(end, all.end());
+  for (Candidate& candidate : all) {
+    candidate.ends = length_ + 1 >= longest_ || request_.stops.contains(candidate.token);
+  }
+  return all;
+}
+
+Hypothesis BeamSearch::Grown(const Candidate& candidate) const {
+  Hypothesis grown = beams_[static_cast<size_t>(candidate.parent)];
+  grown.tokens.push_back(candidate.token);
+  grown.score = candidate.score;
+  grown.ended = candidate.ends;
+  return grown;
+}
+
+bool BeamSearch::all_ended() const {
+  return std::all_of(kept_.begin(), kept_.end(), [](const Hypothesis& text) { return text.ended; });
+}
+
+// Of the first candidates those that end, where they are better than what is kept.
+void BeamSearch::Keep(std::span<const Candidate> first) {
+  if (!can_improve_ || (all_ended() && options_.early_stopping == EarlyStop::kEnough)) return;
+  for (const Candidate& candidate : first) {
+    if (!candidate.ends) continue;
+    Hypothesis text = Grown(candidate);
+    text.score /= std::pow(static_cast<double>(length_ + 1), options_.length_penalty);
+    kept_.push_back(std::move(text));
+  }
+  KeepBest(kept_, beams_.size());
+}
+
+bool BeamSearch::GoesOn(bool all_end) {
+  const bool far = options_.early_stopping == EarlyStop::kNever && options_.length_penalty > 0;
+  const auto length = static_cast<double>(far ? longest_ : length_);
+  const double possible = beams_[0].score / std::pow(length, options_.length_penalty);
+  can_improve_ = can_improve_ && possible > kept_.back().score;
+  const bool enough = all_ended() && options_.early_stopping == EarlyStop::kEnough;
+  return can_improve_ && !enough && !all_end;
+}
+
+std::vector<BeamStep> BeamSearch::Take(const std::vector<std::vector<double>>& logits) {
+  MW_CHECK(logits.size() == (length_ == 0 ? 1 : beams_.size()) && length_ < longest_)
+      << logits.size() << " logits behind " << length_ << " tokens";
+  const std::vector<Candidate> found = Best(logits);
+  std::vector<Candidate> next = found;
+  for (Candidate& candidate : next) candidate.score -= candidate.ends ? kFarBelow : 0;
+  KeepBest(next, beams_.size());
+  Keep(std::span(found).first(std::min(beams_.size(), found.size())));
+  std::vector<Hypothesis> beams;
+  std::vector<BeamStep> steps;
+  for (const Candidate& candidate : next) {
+    beams.push_back(Grown(candidate));
+    steps.push_back({candidate.parent, candidate.token});
+  }
+  beams_ = std::move(beams);
+  ++length_;
+  const bool all_end =
+      std::all_of(found.begin(), found.end(), [](const Candidate& one) { return one.ends; });
+  return GoesOn(all_end) ? steps : std::vector<BeamStep>();
+}
+
+std::vector<Hypothesis> BeamSearch::best() const {
+  std::vector<Hypothesis> texts;
+  std::copy_if(kept_.begin(), kept_.end(), std::back_inserter(texts),
+               [](const Hypothesis& text) { return text.ended; });
+  return texts;
+}
+
+}  // namespace meshwright::generation
