@@ -12,7 +12,6 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/notify.h"
-#include "base/secret_file.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/cache_dir.h"
@@ -24,7 +23,9 @@
 #include "cli/listen_check.h"
 #include "cli/resolve_job.h"
 #include "cli/server_log.h"
+#include "cli/token_in.h"
 #include "controller/server.h"
+#include "security/metrics_port.h"
 #include "security/places.h"
 #include "web/mount.h"
 #include "web/run_stories.h"
@@ -48,18 +49,6 @@ int PortAgain(const ControllerArgs& args, int wanted, size_t index) {
   const std::string& word = words[index];
   (void)std::from_chars(word.data(), word.data() + word.size(), port);
   return port > 0 && port <= 65535 && CheckListen(args.bind, port, "").ok() ? port : 0;
-}
-
-// "" without a file. Errors: kInvalidArgument: it is empty; those of ReadSecretFile.
-Result<std::string> TokenIn(const char* option, const std::string& path) {
-  if (path.empty()) return std::string();
-  MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
-  const std::string token(Trim(text));
-  if (!token.empty()) return token;
-  return Fail(
-      InvalidArgument(fmt::format("{} {} is empty; write a token to it: (umask 077; head -c 24 "
-                                  "/dev/urandom | base64 > {})",
-                                  option, path, path)));
 }
 
 Result<web::PageOptions> PageOf(const ControllerArgs& args) {
@@ -114,9 +103,8 @@ Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
 security::ServerCertificate HttpCertificateOf(const ControllerArgs& args,
                                               const controller::ServerOptions& options) {
   if (!args.page.http_cert.empty()) return {args.page.http_cert, args.page.http_key};
-  const bool clear = args.page.behind_tls || options.insecure || options.tls_dir.empty();
-  if (clear || security::IsLoopback(args.bind)) return {};
-  return {options.tls_dir + "/cert.pem", options.tls_dir + "/key.pem"};
+  if (args.page.behind_tls || options.insecure) return {};
+  return security::OwnCertificate(args.bind, options.tls_dir);
 }
 
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/constant_time.h"
 #include "controller/auth.h"
 
 namespace meshwright::controller {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "base/file.h"
 #include "base/listen_address.h"
 #include "base/log.h"
-#include "base/metrics_server.h"
 #include "base/tls_identity.h"
 #include "controller/audit_log.h"
 #include "controller/auth.h"
@@ -21,11 +19,13 @@
 #include "controller/control_loop.h"
 #include "controller/fleet_metrics.h"
 #include "controller/grpc/rpc_server.h"
+#include "controller/scrape_targets.h"
 #include "controller/server_impl.h"
 #include "controller/trust.h"
 #include "controller/worker_logs.h"
 #include "search/find_layout.h"
 #include "security/certificate.h"
+#include "security/metrics_port.h"
 
 namespace meshwright::controller {
 namespace {
@@ -47,30 +47,6 @@ Result<std::string> FilesKey(const StateDir& dir) {
   return made;
 }
 
-std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
-  nlohmann::json targets = nlohmann::json::array();
-  for (const proto::WorkerInfo& worker : workers) {
-    if (worker.metrics_address.empty() || worker.state == "LOST" || worker.state == "LEFT")
-      continue;
-    targets.push_back(
-        {{"targets", {worker.metrics_address}},
-         {"labels",
-          {{"meshwright_role", "worker"}, {"worker", worker.name}, {"host", worker.host}}}});
-  }
-  return targets.dump();
-}
-
-Status CheckScraper(const std::string& token, const std::string& authorization) {
-  if (token.empty()) {
-    return Unauthenticated(
-        "metrics are for who has a token where others reach them, and there is none; start the "
-        "controller with --scrape-token-file");
-  }
-  if (ConstantTimeEqual(authorization, "Bearer " + token)) return OkStatus();
-  return Unauthenticated(
-      "metrics want the token of --scrape-token-file, as 'Authorization: Bearer TOKEN'");
-}
-
 // An identity that cannot serve is said at the start, not to each caller.
 Status CheckOwnIdentity(const std::string& folder) {
   if (folder.empty()) return OkStatus();
@@ -90,31 +66,6 @@ Result<std::unique_ptr<Trust>> TrustOf(const std::string& authority_dir, const s
 Result<FleetView> FleetOf(const Core& core) {
   const Now now{SystemClock().NowMs(), SystemClock().UnixMs()};
   return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
-}
-
-struct HttpPort {
-  std::unique_ptr<MetricsServer> server;
-  std::unique_ptr<security::TlsFront> https;  // none: the server has the port itself
-};
-
-// In the clear on the port itself, or behind a front that speaks TLS.
-Result<HttpPort> StartHttp(const ServerOptions& options, MetricsRegistry& registry) {
-  HttpPort port;
-  HttpServerOptions http{
-      .host = options.bind, .port = options.metrics_port, .threads = options.http_threads};
-  const bool tls = !options.http_certificate.empty();
-  if (tls) {
-    http.host = "127.0.0.1";
-    http.port = 0;
-  }
-  MW_ASSIGN_OR_RETURN(port.server, MetricsServer::Start(http, registry));
-  if (!tls) return port;
-  MW_ASSIGN_OR_RETURN(port.https,
-                      security::TlsFront::Start({.host = options.bind,
-                                                 .port = options.metrics_port,
-                                                 .behind = port.server->port(),
-                                                 .certificate = options.http_certificate}));
-  return port;
 }
 
 class ServerImpl final : public ServerWithCounters {
@@ -181,8 +132,7 @@ class ServerImpl final : public ServerWithCounters {
 
   int port() const override { return rpc_ ? rpc_->port() : 0; }
   int metrics_port() const override {
-    if (https_) return https_->port();
-    return metrics_server_ ? metrics_server_->port() : -1;
+    return http_ ? http_->port() : -1;
   }
 
   Status Answers() override {
@@ -197,8 +147,7 @@ class ServerImpl final : public ServerWithCounters {
     if (logs_) logs_->Stop();
     if (rpc_) rpc_->Shutdown();
     if (site_) site_->Stop();
-    https_.reset();
-    metrics_server_.reset();
+    http_.reset();
     site_.reset();
   }
 
@@ -265,16 +214,15 @@ class ServerImpl final : public ServerWithCounters {
 
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
-    MW_ASSIGN_OR_RETURN(HttpPort http, StartHttp(options, registry_));
-    metrics_server_ = std::move(http.server);
-    https_ = std::move(http.https);
-    const bool tls = !options.http_certificate.empty();
-    if (!options.scrape_token.empty() || (tls && !IsLoopbackBind(options.bind))) {
-      metrics_server_->SetGuard([token = options.scrape_token](const HttpRequest& request) {
-        return CheckScraper(token, request.Header("authorization"));
-      });
-    }
-    metrics_server_->AddRoute(
+    MW_ASSIGN_OR_RETURN(
+        http_, security::MetricsPort::Start({{.host = options.bind,
+                                              .port = options.metrics_port,
+                                              .threads = options.http_threads},
+                                             options.http_certificate,
+                                             options.scrape_token},
+                                            registry_));
+    MetricsServer& server = http_->server();
+    server.AddRoute(
         "/api/v1/prometheus/targets", "application/json", [this]() -> Result<std::string> {
           MW_ASSIGN_OR_RETURN(auto workers,
                               Await<std::vector<proto::WorkerInfo>>(
@@ -287,14 +235,14 @@ class ServerImpl final : public ServerWithCounters {
     };
     constexpr const char* kText = "text/plain; charset=utf-8";
     // Whether a supervisor should start it anew: not for being busy, as /healthz says it is.
-    metrics_server_->AddRoute("/livez", kText, answers, RouteAccess::kOpen);
+    server.AddRoute("/livez", kText, answers, RouteAccess::kOpen);
     // Whether callers should be sent here: the state is loaded, and the ports are open.
-    metrics_server_->AddRoute("/readyz", kText, answers, RouteAccess::kOpen);
-    metrics_server_->SetHealth(
+    server.AddRoute("/readyz", kText, answers, RouteAccess::kOpen);
+    server.SetHealth(
         [this]() -> Status { return rpc_->Health().ok() ? Answers() : rpc_->Health(); });
     if (!options.make_site) return OkStatus();
     site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get(), audit_.get()});
-    metrics_server_->SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
+    server.SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
     return OkStatus();
   }
 
@@ -313,8 +261,7 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Trust> trust_;
   std::unique_ptr<Site> site_;
-  std::unique_ptr<MetricsServer> metrics_server_;
-  std::unique_ptr<security::TlsFront> https_;
+  std::unique_ptr<security::MetricsPort> http_;
   std::unique_ptr<RpcServer> rpc_;
 };
 

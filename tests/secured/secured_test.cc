@@ -334,7 +334,9 @@ TEST_F(Secured, CertificatesChangeWhileAJobRunsAndNoStepIsLost) {
 // What curl says of a path: the code in the last line, the header and the body before that.
 class HttpsPage {
  public:
-  HttpsPage(std::string ca, std::string port) : ca_(std::move(ca)), port_(std::move(port)) {}
+  // `name`: what the certificate has to say.
+  HttpsPage(std::string ca, std::string port, std::string name = "controller.meshwright")
+      : ca_(std::move(ca)), port_(std::move(port)), name_(std::move(name)) {}
 
   std::string Ask(const std::string& path, std::vector<std::string> more = {}) const {
     SubprocessOptions options;
@@ -348,9 +350,9 @@ class HttpsPage {
                     "-w",
                     "\n%{http_code}",
                     "--connect-to",
-                    "controller.meshwright:443:127.0.0.1:" + port_};
+                    name_ + ":443:127.0.0.1:" + port_};
     options.args.insert(options.args.end(), more.begin(), more.end());
-    options.args.push_back("https://controller.meshwright" + path);
+    options.args.push_back("https://" + name_ + path);
     const auto output = RunProcess(options, kSoonMs);
     EXPECT_TRUE(output.has_value()) << output.error();
     return output.has_value() ? output->stdout_text : "";
@@ -364,6 +366,7 @@ class HttpsPage {
  private:
   std::string ca_;
   std::string port_;
+  std::string name_;
 };
 
 TEST_F(Secured, PageIsTlsAndWantsTokens) {
@@ -419,6 +422,25 @@ TEST_F(Secured, PageIsTlsAndWantsTokens) {
   const ProcessOutput status = Run({"--tls-dir", dir_.path(), "--token-file", dir_.File("operator"),
                                     "--address", address, "status"});
   EXPECT_EQ(status.exit.code, 0) << status.stderr_text;
+  // A worker that others reach serves its metrics alike, and Prometheus is told so.
+  Must({"cert", "issue", "worker", "w0", "--dir", home(), "--out", dir_.File("w0")});
+  Start("w0", {"--tls-dir", dir_.File("w0"), "worker", "--name", "w0", "--address", address,
+               "--device", "cpu", "--profile", "off", "--bind", "0.0.0.0", "--advertise",
+               "127.0.0.1", "--scrape-token-file", dir_.File("scrape")});
+  std::string listed;
+  ASSERT_TRUE(Await([&] {
+    listed = page.As("scrape", "/api/v1/prometheus/targets");
+    return listed.find("127.0.0.1:") != std::string::npos;
+  })) << LogOf("w0");
+  EXPECT_THAT(listed, HasSubstr(R"("__scheme__":"https")"));
+  const size_t target = listed.find("127.0.0.1:") + std::string("127.0.0.1:").size();
+  const HttpsPage worker(home() + "/ca/ca.pem",
+                         listed.substr(target, listed.find('"', target) - target),
+                         "worker.meshwright");
+  EXPECT_THAT(worker.Ask("/healthz"), EndsWith("\n200"));
+  EXPECT_THAT(worker.Ask("/metrics"), EndsWith("\n401"));
+  EXPECT_THAT(worker.As("scrape", "/metrics"),
+              AllOf(HasSubstr("meshwright_build_info"), EndsWith("\n200")));
 }
 
 }  // namespace
