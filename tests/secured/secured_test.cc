@@ -163,12 +163,17 @@ class Secured : public ::testing::Test {
     return lines;
   }
   bool IsAudited(const std::string& who, const std::string& what, const std::string& answer) {
+    return LineOf(who, what, answer).is_object();
+  }
+  // The last such line; null: there is none.
+  json LineOf(const std::string& who, const std::string& what, const std::string& answer) {
+    json found;
     for (const json& line : Audit()) {
       if (line["who"] == who && line["what"] == what &&
           line["answer"].get<std::string>().find(answer) != std::string::npos)
-        return true;
+        found = line;
     }
-    return false;
+    return found;
   }
 
   TempDir dir_ = TempDir::Make("mw-secured").value();
@@ -188,6 +193,8 @@ TEST_F(Secured, JobRunsFromCertificatesToItsWeights) {
   const TlsIdentity own = LoadTlsIdentity(home() + "/operator").value();
   const std::string operator_name = security::ReadCertificate(own.cert_pem)->subject->name;
   EXPECT_TRUE(IsAudited(operator_name, "JobService/Submit", "ok"));
+  EXPECT_THAT(Must({"--tls-dir", home() + "/operator", "--address", address_, "describe", "1"}),
+              HasSubstr("owner       " + operator_name + "\n"));
   EXPECT_TRUE(IsAudited("", "TrustService/Join", "ok"));
   EXPECT_TRUE(IsAudited("w0", "WorkerService/Session", "ok"));
 }
@@ -213,7 +220,12 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   const ProcessOutput acting = As(bob, {"cancel", "1"});
   EXPECT_EQ(acting.exit.code, 2);
   EXPECT_THAT(acting.stderr_text, HasSubstr("viewer 'bob' may not call JobService/Cancel"));
-  EXPECT_TRUE(IsAudited("bob", "JobService/Cancel", "permission denied"));
+  const json refused_cancel = LineOf("bob", "JobService/Cancel", "permission denied");
+  ASSERT_TRUE(refused_cancel.is_object());
+  EXPECT_EQ(refused_cancel["on"], "job 1");
+  EXPECT_EQ(As(bob, {"worker", "cordon", "w7"}).exit.code, 2);
+  EXPECT_THAT(LineOf("bob", "AdminService/OrderWorker", "permission denied")["on"].dump(),
+              HasSubstr("worker w7"));
   // In the clear nobody is heard; who has a certificate in its place is not asked to say so.
   const ProcessOutput clear = Run({"--insecure", "--address", address_, "status"});
   EXPECT_EQ(clear.exit.code, 3);
