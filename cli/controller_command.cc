@@ -21,6 +21,7 @@
 #include "cli/identity_dirs.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
+#include "cli/own_address.h"
 #include "cli/resolve_job.h"
 #include "cli/server_log.h"
 #include "cli/token_in.h"
@@ -81,6 +82,18 @@ std::string HttpText(const std::string& bind, int port, bool tls, const web::Mou
     return fmt::format("page on {0}://{1}/, metrics on {0}://{1}/metrics", scheme, address);
   const std::string metrics = fmt::format("metrics on {}://{}/metrics", scheme, address);
   return page.why_not.empty() ? metrics : fmt::format("{}, the page {}", metrics, page.why_not);
+}
+
+// Of a controller that listens on all addresses, which are none to dial; "": it does not, or no
+// other machine reaches this one.
+std::string OthersText(const std::string& bind, const controller::Server& server, bool tls,
+                       const web::MountedPage& page) {
+  const std::string own = DialableAddress(bind, OwnAddresses());
+  if (own.empty() || own == bind) return "";
+  std::string text = "other machines reach it at " + FormatHostPort(own, server.port());
+  if (!page.there) return text;
+  return text + fmt::format(", the page at {}://{}/", tls ? "https" : "http",
+                            FormatHostPort(own, server.metrics_port()));
 }
 
 Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
@@ -146,6 +159,9 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
                       controller::Server::Start(std::move(options)));
   fmt::print("controller listens on {}, {}\n", FormatHostPort(args.bind, server->port()),
              HttpText(args.bind, server->metrics_port(), https, mounted));
+  if (const std::string others = OthersText(args.bind, *server, https, mounted); !others.empty()) {
+    fmt::print("{}\n", others);
+  }
   std::fflush(stdout);
   const std::string ports = fmt::format("{} {}", server->port(), server->metrics_port());
   MW_TRY(WriteFileAtomic(PortsFile(args.state_dir), ports + "\n"));

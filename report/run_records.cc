@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -17,6 +16,7 @@
 #include "base/os_error.h"
 #include "base/text.h"
 #include "ir/training_flops.h"
+#include "report/steps_csv.h"
 #include "report/views_json.h"
 
 namespace meshwright::report {
@@ -56,21 +56,6 @@ Status RemoveOldEvents(const std::string& folder) {
     if (ours) MW_TRY(RemoveAll(entry.path().string()));
   }
   return OkStatus();
-}
-
-// Quoted where a spreadsheet wants it (RFC 4180).
-std::string CsvField(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
-std::string CsvNumber(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : std::string();
 }
 
 }  // namespace
@@ -138,27 +123,6 @@ std::string StepLine(const StepMetrics& step) {
   if (std::isnan(step.validation_loss)) object.erase("validation_loss");
   for (const auto& [name, value] : step.values) object["values"][name] = NumberOrNull(value);
   return JsonText(object) + "\n";
-}
-
-std::string CsvOf(const std::vector<StepMetrics>& steps) {
-  std::set<std::string> names;
-  for (const StepMetrics& step : steps) {
-    for (const auto& [name, value] : step.values) names.insert(name);
-  }
-  std::string text = "step,loss,grad_norm,lr,tokens,seconds,validation_loss";
-  for (const std::string& name : names) text += "," + CsvField(name);
-  text += "\n";
-  for (const StepMetrics& step : steps) {
-    text += fmt::format("{},{},{},{},{},{},{}", step.step, CsvNumber(step.loss),
-                        CsvNumber(step.grad_norm), CsvNumber(step.lr), CsvNumber(step.tokens),
-                        CsvNumber(step.seconds), CsvNumber(step.validation_loss));
-    for (const std::string& name : names) {
-      const auto value = step.values.find(name);
-      text += "," + (value == step.values.end() ? std::string() : CsvNumber(value->second));
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 std::string RunFolder(const RunFacts& facts) {

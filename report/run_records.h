@@ -51,7 +51,6 @@ RunFacts FactsOf(const client::JobInfo& info, const ir::JobRequest& job);
 std::vector<formats::EventScalar> ScalarsOf(const client::StepMetrics& step, const RunFacts& facts,
                                             double tokens);
 std::string StepLine(const client::StepMetrics& step);  // with its line end
-std::string CsvOf(const std::vector<client::StepMetrics>& steps);
 
 // "gpt-3": the folder of a run below that of all records; what may be in no file name is "_".
 std::string RunFolder(const RunFacts& facts);
