@@ -112,9 +112,10 @@ Status ShowOne(const std::string& folder) {
     MW_ASSIGN_OR_RETURN(const std::string ca_pem, ReadFile(folder + "/ca.pem"));
     MW_ASSIGN_OR_RETURN(const security::CertificateFacts authority,
                         security::ReadCertificate(ca_pem));
-    fmt::print("{}: no certificate, only the authority to believe; a token says who it is\n"
-               "  authority  {}\n",
-               folder, authority.sha256);
+    fmt::print(
+        "{}: no certificate, only the authority to believe; a token says who it is\n"
+        "  authority  {}\n",
+        folder, authority.sha256);
     return OkStatus();
   }
   MW_ASSIGN_OR_RETURN(const TlsIdentity identity, LoadTlsIdentity(folder));

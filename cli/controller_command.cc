@@ -132,6 +132,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.metrics_port = PortAgain(args, args.metrics_port, 1);
   options.state_dir = args.state_dir;
   options.checkpoint_root = args.checkpoint_root;
+  options.keeps_log = true;
   options.worker_lost_ms = args.worker_lost_ms;
   options.quarantine_failures = args.quarantine_failures;
   options.return_after_s = args.return_after_s;

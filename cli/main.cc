@@ -55,6 +55,7 @@ struct Dispatch : JobDispatch {
   int operator()(const AdapterArgs& args) const { return RunAdapter(args, global); }
   int operator()(const CompletionArgs& args) const { return RunCompletion(args); }
   int operator()(const CompleteArgs& args) const { return RunComplete(args, global); }
+  int operator()(const SupportBundleArgs& args) const { return RunSupportBundle(args, global); }
   int operator()(const CertArgs& args) const { return RunCert(args, global); }
 };
 

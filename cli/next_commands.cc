@@ -31,7 +31,8 @@ std::string NextCommands(const UpArgs& args, const GlobalArgs& global, const Clu
   text += fmt::format("  meshwright down --dir {}\n", args.run_dir);
   // What `up` starts listens on loopback.
   return text +
-         "\nOther machines do not reach this cluster; docs/operations.md says how to start one that "
+         "\nOther machines do not reach this cluster; docs/operations.md says how to start one "
+         "that "
          "they join.\n";
 }
 

@@ -36,9 +36,9 @@ void Print(const std::vector<LogLine>& lines, bool json, bool names) {
   std::fflush(stdout);
 }
 
-// Workers that there are, or the one that is named, which may be gone.
+// Workers that there are, or the one that is named, which may be gone; "": the controller.
 Result<std::vector<std::string>> WorkersOf(const LogsArgs& args, const GlobalArgs& global) {
-  if (!args.worker.empty()) return std::vector<std::string>{args.worker};
+  if (args.controller || !args.worker.empty()) return std::vector<std::string>{args.worker};
   MW_ASSIGN_OR_RETURN(const auto connection, Connect(global));
   MW_ASSIGN_OR_RETURN(const auto infos, connection->Workers());
   std::vector<std::string> names;

@@ -28,8 +28,9 @@ void AddCompare(CLI::App& app, CompareArgs& args) {
   CLI::App* compare = app.add_subcommand(
       "compare", "Runs side by side: losses at equal steps and tokens, speed, changed keys");
   compare
-      ->add_option("runs", args.runs,
-                   "Job ids; or a metrics.jsonl or metrics.csv, or a folder with one, of any cluster")
+      ->add_option(
+          "runs", args.runs,
+          "Job ids; or a metrics.jsonl or metrics.csv, or a folder with one, of any cluster")
       ->required()
       ->expected(2, 8);
   compare->add_option("--svg", args.svg, "File for a picture of the losses");

@@ -48,8 +48,9 @@ std::vector<LogLine> MergeLines(std::vector<std::vector<LogLine>> of_workers) {
 }
 
 std::string NoLinesNote(const LogsArgs& args) {
-  std::string note = args.all ? "the logs of the workers have no line"
-                              : fmt::format("the log of worker '{}' has no line", args.worker);
+  std::string note = args.controller ? "the log of the controller has no line"
+                     : args.all      ? "the logs of the workers have no line"
+                                : fmt::format("the log of worker '{}' has no line", args.worker);
   if (args.id != 0) note += fmt::format(" of job {}", args.id);
   if (!args.since.empty()) note += fmt::format(" since {}", args.since);
   return note + (args.follow ? "; those that come are shown" : "");

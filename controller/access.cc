@@ -45,6 +45,7 @@ const std::map<std::string_view, Act>& Methods() {
       {"/meshwright.v1.AdminService/Workers", Act::kLook},
       {"/meshwright.v1.AdminService/State", Act::kLook},
       {"/meshwright.v1.AdminService/WorkerLog", Act::kLook},
+      {"/meshwright.v1.AdminService/Metrics", Act::kLook},
       {"/meshwright.v1.TrustService/Join", Act::kJoin},
       {"/meshwright.v1.TrustService/Renew", Act::kRenew},
   };

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/disk_metrics.h"
 #include "base/file.h"
+#include "base/line_log.h"
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/tls_identity.h"
@@ -29,6 +30,8 @@
 
 namespace meshwright::controller {
 namespace {
+
+constexpr size_t kOwnLogSegmentBytes = size_t{1} << 20;  // four of them
 
 std::string RandomKey() {
   std::random_device device;
@@ -70,7 +73,10 @@ Result<FleetView> FleetOf(const Core& core) {
 
 class ServerImpl final : public ServerWithCounters {
  public:
-  ~ServerImpl() override { Stop(); }
+  ~ServerImpl() override {
+    Stop();
+    if (own_log_) SetLogSink(nullptr);
+  }
 
   Status Start(const ServerOptions& options, ServerHooks hooks) {
     MW_TRY(CheckBind(options.bind,
@@ -78,6 +84,7 @@ class ServerImpl final : public ServerWithCounters {
     MW_TRY(CheckOwnIdentity(options.tls_dir));
     MW_ASSIGN_OR_RETURN(StateDir dir, StateDir::Open(options.state_dir));
     dir_ = std::make_unique<StateDir>(std::move(dir));
+    if (options.keeps_log) MW_TRY(KeepLog());
     MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path(), dir_->LastJob()));
     MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir(), options.limits.blobs));
     const std::string& root = options.checkpoint_root;
@@ -131,9 +138,7 @@ class ServerImpl final : public ServerWithCounters {
   }
 
   int port() const override { return rpc_ ? rpc_->port() : 0; }
-  int metrics_port() const override {
-    return http_ ? http_->port() : -1;
-  }
+  int metrics_port() const override { return http_ ? http_->port() : -1; }
 
   Status Answers() override {
     return internal::ToStatus(
@@ -178,6 +183,15 @@ class ServerImpl final : public ServerWithCounters {
     return std::max(known, last) + 1;
   }
 
+  // A disk that takes nothing is no reason to stop.
+  Status KeepLog() {
+    MW_ASSIGN_OR_RETURN(own_log_, LineLog::Open({.folder = dir_->own_log_dir(),
+                                                 .name = "controller",
+                                                 .segment_bytes = kOwnLogSegmentBytes}));
+    SetLogSink([log = own_log_.get()](LogLevel, std::string_view line) { (void)log->Add(line); });
+    return OkStatus();
+  }
+
   // At each scrape.
   void StartFleetMetrics(const std::string& checkpoint_root) {
     fleet_ = std::make_unique<FleetMetrics>(registry_, *metrics_);
@@ -208,6 +222,8 @@ class ServerImpl final : public ServerWithCounters {
     parts.resolve = options.resolve;
     parts.story = story_.get();
     parts.logs = logs_.get();
+    parts.own_log = own_log_.get();
+    parts.registry = &registry_;
     MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port, std::move(parts)));
     return OkStatus();
   }
@@ -215,12 +231,12 @@ class ServerImpl final : public ServerWithCounters {
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
     MW_ASSIGN_OR_RETURN(
-        http_, security::MetricsPort::Start({{.host = options.bind,
-                                              .port = options.metrics_port,
-                                              .threads = options.http_threads},
-                                             options.http_certificate,
-                                             options.scrape_token},
-                                            registry_));
+        http_,
+        security::MetricsPort::Start(
+            {{.host = options.bind, .port = options.metrics_port, .threads = options.http_threads},
+             options.http_certificate,
+             options.scrape_token},
+            registry_));
     MetricsServer& server = http_->server();
     server.AddRoute(
         "/api/v1/prometheus/targets", "application/json", [this]() -> Result<std::string> {
@@ -249,6 +265,7 @@ class ServerImpl final : public ServerWithCounters {
   // In the order of their dependence: what is below uses what is above.
   MetricsRegistry registry_;
   std::unique_ptr<StateDir> dir_;
+  std::unique_ptr<LineLog> own_log_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<CheckpointStore> checkpoints_;

@@ -229,9 +229,10 @@ Result<std::vector<StepMetrics>> ParseSteps(std::string_view text, const std::st
     if (auto step = StepOfLine(line)) steps.push_back(std::move(*step));
   }
   if (!steps.empty()) return steps;
-  return Fail(InvalidArgument(
-      fmt::format("{} has no steps: name the metrics.jsonl or metrics.csv of "
-                  "a run, or the folder of one", path)));
+  return Fail(
+      InvalidArgument(fmt::format("{} has no steps: name the metrics.jsonl or metrics.csv of "
+                                  "a run, or the folder of one",
+                                  path)));
 }
 
 RunFigures FiguresOf(const ComparedRun& run) {

@@ -141,8 +141,7 @@ class AgentImpl final : public Agent {
     registry_.AddRefresh([this] { RefreshMetrics(); });
     AddMachineMetrics(registry_, {options_.cache_dir, options_.scratch.folder}, options_.gpus);
     if (options_.metrics_port >= 0) {
-      MW_ASSIGN_OR_RETURN(http_,
-                          security::MetricsPort::Start(MetricsPortOf(options_), registry_));
+      MW_ASSIGN_OR_RETURN(http_, security::MetricsPort::Start(MetricsPortOf(options_), registry_));
       http_->server().SetHealth([this] {
         return pulse_.joined() ? OkStatus() : Unavailable("it looks for the controller");
       });

@@ -121,8 +121,7 @@ class InteractReactor final : public Base {
                  [loop, client = client_, peer = peer_, actors = actors_, access = parts_.access,
                   caller = caller_,
                   name = SessionName{std::move(open.session), open.again}](Result<int64_t> id) {
-                   access->Answered(kPath, caller,
-                                    id.has_value() ? fmt::format("job {}", *id) : "",
+                   access->Answered(kPath, caller, id.has_value() ? fmt::format("job {}", *id) : "",
                                     internal::ToStatus(id));
                    if (!id.has_value()) {
                      // A controller that stops: the next one is asked again, under the same op_id.

@@ -19,6 +19,8 @@
 #include <string>
 #include <utility>
 
+#include "base/line_log.h"
+#include "base/metrics.h"
 #include "controller/blob_store.h"
 #include "controller/control_loop.h"
 #include "controller/grpc/audit_detail.h"
@@ -37,8 +39,10 @@ struct CallParts {
   const Access* access = nullptr;
   CallDeadlines* deadlines = nullptr;
   Limits limits;
-  RunStory* story = nullptr;   // null: nobody knows what happened in steps
-  WorkerLogs* logs = nullptr;  // null: nobody asks for logs of workers
+  RunStory* story = nullptr;            // null: nobody knows what happened in steps
+  WorkerLogs* logs = nullptr;           // null: nobody asks for logs of workers
+  const LineLog* own_log = nullptr;     // of this process; null: none is kept
+  MetricsRegistry* registry = nullptr;  // null: nobody asks for metrics
 };
 
 // One request, one reply. `body` answers exactly once, on any thread; request and reply stay until

@@ -21,8 +21,8 @@ struct WatchPlan {
   bool follow = false;  // else until all that is known has been told
 };
 
-// Reads its request late (controller/grpc/late_service.h). `path`: a string literal. Open: request -> plan. Convert: News ->
-// message, or nothing when this news has none for the stream.
+// Reads its request late (controller/grpc/late_service.h). `path`: a string literal. Open: request
+// -> plan. Convert: News -> message, or nothing when this news has none for the stream.
 template <typename Request, typename Message>
 class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
  public:

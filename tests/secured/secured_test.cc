@@ -107,6 +107,55 @@ class Secured : public ::testing::Test {
     return Must(std::move(more));
   }
 
+  // A secret in each place that a user has one in: none is in the archive, and all else is.
+  void ExpectBundleWithoutSecrets() {
+    ASSERT_TRUE(MakeDirs(dir_.File("config/meshwright")).ok());
+    ASSERT_TRUE(WriteFileAtomic(dir_.File("config/meshwright/config.toml"),
+                                "address = \"" + address_ + "\"  # password=in-the-config-81\n")
+                    .ok());
+    ASSERT_TRUE(WriteSecretFile(dir_.File("token"), "in-the-token-file-93").ok());
+    SubprocessOptions options;
+    options.args = {MESHWRIGHT_BINARY,
+                    "--tls-dir",
+                    home() + "/operator",
+                    "--address",
+                    address_,
+                    "--token-file",
+                    dir_.File("token"),
+                    "support-bundle",
+                    "--out",
+                    dir_.File("bundle.tar")};
+    options.env = {{"MESHWRIGHT_TLS_HOME", home()},
+                   {"TMPDIR", dir_.path()},
+                   {"XDG_CONFIG_HOME", dir_.File("config")},
+                   {"MESHWRIGHT_TOKEN", "in-the-environment-57"},
+                   {"MESHWRIGHT_NOTE", "the file has in-the-token-file-93"}};
+    const auto output = RunProcess(options, kSoonMs);
+    ASSERT_TRUE(output.has_value()) << output.error();
+    EXPECT_EQ(output->exit.code, 0) << output->stderr_text;
+    EXPECT_EQ(output->stderr_text, "") << "a part is missing";
+    const std::string tar = ReadFile(dir_.File("bundle.tar")).value();
+    for (const char* part :
+         {"version.txt", "doctor.txt", "controller/controller.log", "controller/metrics.prom",
+          "workers/w0.log", "jobs/1/config.resolved.toml", "jobs/1/plan.txt",
+          "jobs/1/events.log"}) {
+      EXPECT_THAT(tar, HasSubstr("\"name\": \"" + std::string(part) + "\"")) << part;
+    }
+    EXPECT_THAT(tar, HasSubstr("meshwright_steps_total{job_id=\"1\"} 5"));
+    for (const char* secret : {"in-the-config-81", "in-the-token-file-93", "in-the-environment-57",
+                               "in-the-job-file-64"}) {
+      EXPECT_THAT(tar, Not(HasSubstr(secret)));
+    }
+    for (const std::string& line : Split(ReadFile(home() + "/operator/key.pem").value(), '\n')) {
+      if (line.size() > 16 && !line.starts_with("-----")) {
+        EXPECT_THAT(tar, Not(HasSubstr(line)));
+      }
+    }
+    struct stat found {};
+    ASSERT_EQ(::stat(dir_.File("bundle.tar").c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777U, 0600U);
+  }
+
   Subprocess& Start(const std::string& name, std::vector<std::string> args) {
     args.insert(args.begin(), MESHWRIGHT_BINARY);
     SubprocessOptions options;
@@ -146,6 +195,7 @@ class Secured : public ::testing::Test {
     while (text.size() < 20'000) text += "the mesh runs what the plan of the device says.\n";
     EXPECT_TRUE(WriteFileAtomic(dir_.File("data.txt"), text).ok());
     const std::string job = fmt::format(
+        "[job]\ndescription = \"api_key=in-the-job-file-64\"\n"
         "[model]\nname = \"gpt2\"\nvocab_size = 256\ndim = 32\nn_layers = 2\nn_heads = "
         "4\n[parallelism]\ndata_parallel_replicate_degree = 2\n[training]\n"
         "dataset_path = \"{}\"\nglobal_batch_size = 4\nseq_len = 32\nsteps = {}\n"
@@ -195,6 +245,7 @@ TEST_F(Secured, JobRunsFromCertificatesToItsWeights) {
   EXPECT_TRUE(IsAudited(operator_name, "JobService/Submit", "ok"));
   EXPECT_THAT(Must({"--tls-dir", home() + "/operator", "--address", address_, "describe", "1"}),
               HasSubstr("owner       " + operator_name + "\n"));
+  ExpectBundleWithoutSecrets();
   EXPECT_TRUE(IsAudited("", "TrustService/Join", "ok"));
   EXPECT_TRUE(IsAudited("w0", "WorkerService/Session", "ok"));
 }

@@ -990,22 +990,36 @@ class MeshKey(_message.Message):
     def __init__(self, mesh_gen: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
 
 class MeshMarks(_message.Message):
-    __slots__ = ["cpu_ms", "doing", "mesh_gen", "ranks"]
+    __slots__ = ["cpu_ms", "doing", "mesh_gen", "pid", "ranks"]
     CPU_MS_FIELD_NUMBER: _ClassVar[int]
     DOING_FIELD_NUMBER: _ClassVar[int]
     MESH_GEN_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     cpu_ms: int
     doing: str
     mesh_gen: int
+    pid: int
     ranks: _containers.RepeatedCompositeFieldContainer[RankMarks]
-    def __init__(self, mesh_gen: _Optional[int] = ..., doing: _Optional[str] = ..., cpu_ms: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankMarks, _Mapping]]] = ...) -> None: ...
+    def __init__(self, mesh_gen: _Optional[int] = ..., doing: _Optional[str] = ..., cpu_ms: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankMarks, _Mapping]]] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class MeshReleased(_message.Message):
     __slots__ = ["mesh_gen"]
     MESH_GEN_FIELD_NUMBER: _ClassVar[int]
     mesh_gen: int
     def __init__(self, mesh_gen: _Optional[int] = ...) -> None: ...
+
+class MetricsReply(_message.Message):
+    __slots__ = ["text", "truncated"]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    truncated: bool
+    def __init__(self, text: _Optional[str] = ..., truncated: bool = ...) -> None: ...
+
+class MetricsRequest(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
 
 class NamedTensor(_message.Message):
     __slots__ = ["data", "dims", "dtype", "name"]

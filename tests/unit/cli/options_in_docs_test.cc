@@ -64,8 +64,8 @@ TEST(OptionsInDocs, EveryOptionIsInTheManualBesideItsCommand) {
   const std::vector<CommandOption> all = AllOptions();
   EXPECT_GT(all.size(), 200U) << "the man page is not read any more";
   for (const CommandOption& each : all) {
-    EXPECT_TRUE(IsIn(manual, each)) << "docs/cli.md says nothing of " << each.option << " of `"
-                                    << each.command << "`";
+    EXPECT_TRUE(IsIn(manual, each))
+        << "docs/cli.md says nothing of " << each.option << " of `" << each.command << "`";
   }
   EXPECT_FALSE(IsIn(manual, {"submit", "--such-an-option"}));
 }

@@ -7,8 +7,8 @@ namespace meshwright::cli {
 namespace {
 
 const std::vector<OwnAddress>& OfAHost() {
-  static const std::vector<OwnAddress> own = {{"127.0.0.1"},    {"::1"},      {"fe80::1"},
-                                              {"169.254.3.4"},  {"fd00::7"},  {"10.9.9.9", false},
+  static const std::vector<OwnAddress> own = {{"127.0.0.1"},    {"::1"},     {"fe80::1"},
+                                              {"169.254.3.4"},  {"fd00::7"}, {"10.9.9.9", false},
                                               {"192.168.1.20"}, {"10.0.0.1"}};
   return own;
 }

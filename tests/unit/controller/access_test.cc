@@ -169,8 +169,7 @@ TEST(Audit, RefusalsOfKnownCallersSayUponWhat) {
   EXPECT_EQ(bob.refusal.code(), StatusCode::kPermissionDenied);
   EXPECT_TRUE(LinesOf(dir.File("audit.jsonl")).empty()) << "nothing is written before it is read";
   access.Refused(kSubmit, bob, "job 7");
-  const Admission stranger =
-      access.Admit(kSubmit, {"", true, std::nullopt, "ipv4:10.0.0.9:1"});
+  const Admission stranger = access.Admit(kSubmit, {"", true, std::nullopt, "ipv4:10.0.0.9:1"});
   EXPECT_FALSE(stranger.known);
   access.Refused(kSubmit, stranger, "");
   const auto lines = LinesOf(dir.File("audit.jsonl"));

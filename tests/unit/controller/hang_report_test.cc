@@ -92,7 +92,8 @@ TEST(HangReports, NameAStoppedProcessThatOthersWaitFor) {
   EXPECT_THAT(text, AllOf(HasSubstr("nothing has moved for "),
                           HasSubstr("suspect: rank 1 (worker 'w1', device 0), at instruction 3"),
                           HasSubstr("why:      its process is stopped"),
-                          HasSubstr("1 of 2 ranks waits for it"), HasSubstr("kill -CONT 4711, the mw-executor of job 1;"),
+                          HasSubstr("1 of 2 ranks waits for it"),
+                          HasSubstr("kill -CONT 4711, the mw-executor of job 1;"),
                           HasSubstr("call 9 of group data/0-1 (2 members): in it 0; not come 1"),
                           HasSubstr("RANK  WORKER  DEVICE  PID ")));
   const auto json = nlohmann::json::parse(HangJson(report));

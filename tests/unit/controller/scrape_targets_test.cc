@@ -18,8 +18,8 @@ proto::WorkerInfo WorkerAt(const std::string& name, const std::string& metrics,
 }
 
 TEST(ScrapeTargets, SayWhoseMetricsAreByTls) {
-  const auto targets = nlohmann::json::parse(ScrapeTargets(
-      {WorkerAt("w0", "127.0.0.1:7790"), WorkerAt("w1", "https://10.0.0.3:7790")}));
+  const auto targets = nlohmann::json::parse(
+      ScrapeTargets({WorkerAt("w0", "127.0.0.1:7790"), WorkerAt("w1", "https://10.0.0.3:7790")}));
   ASSERT_EQ(targets.size(), 2U);
   EXPECT_EQ(targets[0]["targets"], nlohmann::json::array({"127.0.0.1:7790"}));
   EXPECT_FALSE(targets[0]["labels"].contains("__scheme__")) << "it would be sent the token";
