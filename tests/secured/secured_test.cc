@@ -114,6 +114,8 @@ class Secured : public ::testing::Test {
                                 "address = \"" + address_ + "\"  # password=in-the-config-81\n")
                     .ok());
     ASSERT_TRUE(WriteSecretFile(dir_.File("token"), "in-the-token-file-93").ok());
+    // What was measured is told before it is kept.
+    ASSERT_TRUE(Await([this] { return AsOperator({"why", "1"}).exit.code == 0; }));
     SubprocessOptions options;
     options.args = {MESHWRIGHT_BINARY,
                     "--tls-dir",
