@@ -21,7 +21,7 @@ bool IsLocal(const std::string& text) {
   return security::IsLoopback(text) || text.starts_with("169.254.") || text.starts_with("fe80:");
 }
 
-std::string TextOf(const sockaddr* address) {
+std::string AddressText(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes = nullptr;
   if (address->sa_family == AF_INET) {
@@ -45,7 +45,7 @@ std::vector<OwnAddress> OwnAddresses() {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> first(raw, ::freeifaddrs);
   for (const ifaddrs* each = first.get(); each != nullptr; each = each->ifa_next) {
     if (each->ifa_addr == nullptr) continue;
-    std::string text = TextOf(each->ifa_addr);
+    std::string text = AddressText(each->ifa_addr);
     if (!text.empty()) all.push_back({std::move(text), (each->ifa_flags & IFF_UP) != 0});
   }
   return all;

@@ -20,6 +20,7 @@ using report::RecordFormat;
 
 RecordFormat RecordFormatOf(const std::string& name) {
   if (name == "jsonl") return RecordFormat::kJsonl;
+  if (name == "otlp") return RecordFormat::kOtlp;
   return name == "csv" ? RecordFormat::kCsv : RecordFormat::kTensorBoard;
 }
 

@@ -21,21 +21,21 @@ bool IsTokenChar(char c) { return IsWord(c) || c == '.' || c == '+' || c == '/' 
 
 // The bytes of `text` from `at` on that are so.
 template <typename Predicate>
-size_t Span(std::string_view text, size_t at, Predicate is) {
+size_t SpanOf(std::string_view text, size_t at, Predicate is) {
   size_t end = at;
   while (end < text.size() && is(text[end])) ++end;
   return end - at;
 }
 
 // A part of the text to leave out; behind `keep` bytes that stay.
-struct Find {
+struct Cut {
   size_t keep = 0;
   size_t bytes = 0;
 };
 
 // "-----BEGIN EC PRIVATE KEY----- ... -----END EC PRIVATE KEY-----"; one without an end is left out
 // to the end of the text. JSON has it on one line.
-std::optional<Find> PrivateKeyAt(std::string_view rest) {
+std::optional<Cut> PrivateKeyAt(std::string_view rest) {
   constexpr std::string_view kBegin = "-----BEGIN ";
   constexpr std::string_view kKey = "PRIVATE KEY-----";
   constexpr std::string_view kEnd = "-----END ";
@@ -43,12 +43,12 @@ std::optional<Find> PrivateKeyAt(std::string_view rest) {
   const size_t key = rest.substr(0, 80).find(kKey);
   if (key == std::string_view::npos) return std::nullopt;
   const size_t end = rest.find(kEnd, key);
-  if (end == std::string_view::npos) return Find{0, rest.size()};
+  if (end == std::string_view::npos) return Cut{0, rest.size()};
   const size_t last = rest.find(kKey, end);
-  return Find{0, last == std::string_view::npos ? rest.size() : last + kKey.size()};
+  return Cut{0, last == std::string_view::npos ? rest.size() : last + kKey.size()};
 }
 
-std::optional<Find> TokenAt(std::string_view rest) {
+std::optional<Cut> TokenAt(std::string_view rest) {
   struct Form {
     std::string_view begin;
     size_t least;  // bytes behind it
@@ -65,38 +65,38 @@ std::optional<Find> TokenAt(std::string_view rest) {
                                                    {"eyJ", 40}}};
   for (const Form& form : kForms) {
     if (!rest.starts_with(form.begin)) continue;
-    const size_t bytes = Span(rest, form.begin.size(), IsTokenChar);
-    if (bytes >= form.least) return Find{0, form.begin.size() + bytes};
+    const size_t bytes = SpanOf(rest, form.begin.size(), IsTokenChar);
+    if (bytes >= form.least) return Cut{0, form.begin.size() + bytes};
   }
   return std::nullopt;
 }
 
 // "Bearer abc", "Basic abc".
-std::optional<Find> AuthorizationAt(std::string_view rest) {
+std::optional<Cut> AuthorizationAt(std::string_view rest) {
   for (const std::string_view scheme : {"Bearer ", "bearer ", "Basic "}) {
     if (!rest.starts_with(scheme)) continue;
-    const size_t bytes = Span(rest, scheme.size(), IsTokenChar);
+    const size_t bytes = SpanOf(rest, scheme.size(), IsTokenChar);
     // "Bearer TOKEN" of a message that says what to send is no token.
-    if (bytes >= Redactor::kLeastBytes) return Find{scheme.size(), bytes};
+    if (bytes >= Redactor::kLeastBytes) return Cut{scheme.size(), bytes};
   }
   return std::nullopt;
 }
 
 // "://ann:pw@" of a URL.
-std::optional<Find> UserAt(std::string_view rest) {
+std::optional<Cut> UserAt(std::string_view rest) {
   constexpr std::string_view kBegin = "://";
   if (!rest.starts_with(kBegin)) return std::nullopt;
-  const size_t bytes = Span(rest, kBegin.size(), [](char c) {
+  const size_t bytes = SpanOf(rest, kBegin.size(), [](char c) {
     return c != '/' && c != '@' && c != '"' && c != '\'' &&
            std::isspace(static_cast<unsigned char>(c)) == 0;
   });
   const size_t end = kBegin.size() + bytes;
   if (bytes == 0 || end >= rest.size() || rest[end] != '@') return std::nullopt;
-  return Find{kBegin.size(), bytes};
+  return Cut{kBegin.size(), bytes};
 }
 
 // The parts of a name in lower case: "apiKey" and "API_KEY" are "api" and "key".
-std::vector<std::string> PartsOf(std::string_view name) {
+std::vector<std::string> NameParts(std::string_view name) {
   std::vector<std::string> parts(1);
   bool lower = false;  // the byte before
   for (const char c : name) {
@@ -110,23 +110,24 @@ std::vector<std::string> PartsOf(std::string_view name) {
   return parts;
 }
 
-enum class Kind { kNothing, kToken, kSecret };
+enum class SecretKind { kNothing, kToken, kSecret };
 
-Kind KindOf(std::string_view name) {
-  const std::vector<std::string> parts = PartsOf(name);
+SecretKind SecretKindOf(std::string_view name) {
+  const std::vector<std::string> parts = NameParts(name);
   const std::string& last = parts.back();
   for (const char* word : {"password", "passwd", "passphrase", "secret", "secrets", "credential",
                            "credentials", "apikey"}) {
-    if (last == word) return Kind::kSecret;
+    if (last == word) return SecretKind::kSecret;
   }
-  if (last == "join" && parts.size() > 1 && parts.front() == "meshwright") return Kind::kSecret;
-  if (last == "token") return Kind::kToken;
-  if (last != "key" || parts.size() < 2) return Kind::kNothing;
+  if (last == "join" && parts.size() > 1 && parts.front() == "meshwright")
+    return SecretKind::kSecret;
+  if (last == "token") return SecretKind::kToken;
+  if (last != "key" || parts.size() < 2) return SecretKind::kNothing;
   const std::string& before = parts[parts.size() - 2];
   for (const char* word : {"api", "access", "secret", "private", "account"}) {
-    if (before == word) return Kind::kSecret;
+    if (before == word) return SecretKind::kSecret;
   }
-  return Kind::kNothing;
+  return SecretKind::kNothing;
 }
 
 bool IsQuote(char c) { return c == '"' || c == '\''; }
@@ -141,31 +142,31 @@ bool MayBeToken(std::string_view value) {
 }
 
 // "password = 'x'", "\"api_key\": \"x\"" from the first byte of the name on.
-std::optional<Find> NamedAt(std::string_view rest) {
-  const size_t name = Span(rest, 0, IsWord);
+std::optional<Cut> NamedAt(std::string_view rest) {
+  const size_t name = SpanOf(rest, 0, IsWord);
   if (name == 0) return std::nullopt;
-  const Kind kind = KindOf(rest.substr(0, name));
-  if (kind == Kind::kNothing) return std::nullopt;
+  const SecretKind kind = SecretKindOf(rest.substr(0, name));
+  if (kind == SecretKind::kNothing) return std::nullopt;
   // Quotes may be escaped: JSON in JSON.
   const auto skip = [&](size_t at) {
-    return at + Span(rest, at, [](char c) { return c == ' ' || c == '\\' || IsQuote(c); });
+    return at + SpanOf(rest, at, [](char c) { return c == ' ' || c == '\\' || IsQuote(c); });
   };
   size_t at = skip(name);
   if (at >= rest.size() || (rest[at] != '=' && rest[at] != ':')) return std::nullopt;
   const size_t value = skip(at + 1);
   const bool quoted = value > at + 1 && IsQuote(rest[value - 1]);
-  const size_t bytes = Span(rest, value, [&](char c) {
+  const size_t bytes = SpanOf(rest, value, [&](char c) {
     if (c == '\n' || c == '\\') return false;
     if (quoted) return c != rest[value - 1];
     return std::isspace(static_cast<unsigned char>(c)) == 0 &&
            std::string_view(",;&)}]\"'").find(c) == std::string_view::npos;
   });
   if (bytes == 0) return std::nullopt;
-  if (kind == Kind::kToken && !MayBeToken(rest.substr(value, bytes))) return std::nullopt;
-  return Find{value, bytes};
+  if (kind == SecretKind::kToken && !MayBeToken(rest.substr(value, bytes))) return std::nullopt;
+  return Cut{value, bytes};
 }
 
-std::optional<Find> FindAt(std::string_view text, size_t at) {
+std::optional<Cut> FindAt(std::string_view text, size_t at) {
   const std::string_view rest = text.substr(at);
   if (auto found = PrivateKeyAt(rest)) return found;
   if (auto found = UserAt(rest)) return found;
@@ -188,14 +189,14 @@ Redactor::Redactor(std::vector<std::string> known) : known_(std::move(known)) {
 Redacted Redactor::Redact(std::string_view text) const {
   Redacted result;
   result.text.reserve(text.size());
-  const auto known_at = [&](std::string_view rest) -> std::optional<Find> {
+  const auto known_at = [&](std::string_view rest) -> std::optional<Cut> {
     for (const std::string& each : known_) {
-      if (rest.starts_with(each)) return Find{0, each.size()};
+      if (rest.starts_with(each)) return Cut{0, each.size()};
     }
     return std::nullopt;
   };
   for (size_t at = 0; at < text.size();) {
-    std::optional<Find> found = known_at(text.substr(at));
+    std::optional<Cut> found = known_at(text.substr(at));
     if (!found) found = FindAt(text, at);
     if (!found) {
       result.text += text[at++];

@@ -13,7 +13,7 @@
 namespace meshwright::cli {
 namespace {
 
-std::string TimeText(int64_t unix_ms) {
+std::string MadeAt(int64_t unix_ms) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
                      fmt::gmtime(static_cast<std::time_t>(unix_ms / 1000)));
 }
@@ -58,7 +58,7 @@ std::string SupportBundle::Manifest() const {
   for (const MissingPart& part : missing_) {
     missing.push_back({{"name", part.name}, {"why", part.why}});
   }
-  const nlohmann::ordered_json manifest = {{"made", TimeText(facts_.unix_ms)},
+  const nlohmann::ordered_json manifest = {{"made", MadeAt(facts_.unix_ms)},
                                            {"version", facts_.version},
                                            {"controller", facts_.address},
                                            {"left_out", left_out_},

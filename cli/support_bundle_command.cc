@@ -58,7 +58,7 @@ std::vector<std::string> KnownSecrets(const GlobalArgs& global,
   return known;
 }
 
-std::string VersionText() {
+std::string ProgramText() {
   utsname system{};
   std::string text = fmt::format("meshwright {} ({})\n{}\n", MESHWRIGHT_VERSION,
                                  MESHWRIGHT_BUILD_TYPE, BuildDescription());
@@ -84,7 +84,7 @@ Result<std::string> IdentityText(const std::string& folder) {
                      security::FormatMoment(facts.not_after_s), facts.sha256);
 }
 
-Result<std::string> LastLines(Inspector& inspector, const std::string& worker, int64_t lines) {
+Result<std::string> LogEnd(Inspector& inspector, const std::string& worker, int64_t lines) {
   client::LogAsk ask;
   ask.worker = worker;
   ask.what.lines = lines;
@@ -105,7 +105,7 @@ class BundleMaker {
       : args_(args), bundle_(bundle) {}
 
   void AddMachine(const GlobalArgs& global) {
-    bundle_.Add("version.txt", VersionText());
+    bundle_.Add("version.txt", ProgramText());
     DoctorArgs doctor;
     bundle_.Add("doctor.txt", [&]() -> Result<std::string> {
       MW_ASSIGN_OR_RETURN(const std::vector<Check> checks, ExamineHere(doctor, global));
@@ -128,7 +128,7 @@ class BundleMaker {
                                                            {"unix_ms", state->unix_ms}},
                                                           1) +
                                              "\n");
-    bundle_.Add("controller/controller.log", LastLines(**inspector, "", args_.lines));
+    bundle_.Add("controller/controller.log", LogEnd(**inspector, "", args_.lines));
     bundle_.Add("controller/metrics.prom", (*inspector)->Metrics());
     const auto client = Client::Connect(options);
     if (!client.has_value()) return bundle_.Add("jobs.json", Fail(client.error()));
@@ -148,7 +148,7 @@ class BundleMaker {
     for (size_t i = 0; i < std::min(workers->size(), kMostWorkers); ++i) {
       const std::string& name = (*workers)[i].name;
       bundle_.Add(fmt::format("workers/{}.log", SafeFileName(name).substr(0, 48)),
-                  LastLines(inspector, name, args_.lines));
+                  LogEnd(inspector, name, args_.lines));
     }
   }
 
@@ -201,7 +201,7 @@ class BundleMaker {
   SupportBundle& bundle_;
 };
 
-void Report(const SupportBundle& bundle, const std::string& file, size_t bytes, bool json) {
+void TellBundle(const SupportBundle& bundle, const std::string& file, size_t bytes, bool json) {
   if (json) {
     auto missing = nlohmann::ordered_json::array();
     for (const MissingPart& part : bundle.missing()) {
@@ -246,7 +246,7 @@ int RunSupportBundle(const SupportBundleArgs& args, const GlobalArgs& global) {
   const std::string tar = bundle.Tar();
   const Status written = WriteFileAtomic(file, tar, 0600);
   if (!written.ok()) return ReportError(written);
-  Report(bundle, file, tar.size(), global.json);
+  TellBundle(bundle, file, tar.size(), global.json);
   return kExitOk;
 }
 

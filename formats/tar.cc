@@ -16,29 +16,29 @@ constexpr size_t kBlock = 512;
 constexpr uint64_t kMostBytes = (uint64_t{1} << 33) - 1;
 
 // At its offset and of its length in the header.
-struct Field {
+struct TarField {
   size_t offset;
   size_t bytes;
 };
-constexpr Field kName = {0, 100};
-constexpr Field kMode = {100, 8};
-constexpr Field kOwner = {108, 8};
-constexpr Field kGroup = {116, 8};
-constexpr Field kSize = {124, 12};
-constexpr Field kTime = {136, 12};
-constexpr Field kSum = {148, 8};
-constexpr Field kType = {156, 1};
-constexpr Field kMagic = {257, 8};
+constexpr TarField kName = {0, 100};
+constexpr TarField kMode = {100, 8};
+constexpr TarField kOwner = {108, 8};
+constexpr TarField kGroup = {116, 8};
+constexpr TarField kSize = {124, 12};
+constexpr TarField kTime = {136, 12};
+constexpr TarField kSum = {148, 8};
+constexpr TarField kType = {156, 1};
+constexpr TarField kMagic = {257, 8};
 
 using Header = std::array<char, kBlock>;
 
-void Put(Header& header, const Field& field, std::string_view text) {
+void Put(Header& header, const TarField& field, std::string_view text) {
   MW_CHECK(text.size() <= field.bytes) << "'" << std::string(text) << "' does not fit";
   std::memcpy(header.data() + field.offset, text.data(), text.size());
 }
 
 // Octal, with zeros before it and a NUL behind.
-void PutNumber(Header& header, const Field& field, uint64_t number) {
+void PutNumber(Header& header, const TarField& field, uint64_t number) {
   Put(header, field, fmt::format("{:0{}o}", number, field.bytes - 1));
 }
 

@@ -16,6 +16,7 @@
 #include "base/os_error.h"
 #include "base/text.h"
 #include "ir/training_flops.h"
+#include "report/otlp_spans.h"
 #include "report/steps_csv.h"
 #include "report/views_json.h"
 
@@ -89,6 +90,7 @@ RunFacts FactsOf(const client::JobInfo& info, const ir::JobRequest& job) {
   facts.begin_unix_s = static_cast<double>(info.started_unix_ms > 0 ? info.started_unix_ms
                                                                     : info.submitted_unix_ms) /
                        1e3;
+  facts.submitted_unix_s = static_cast<double>(info.submitted_unix_ms) / 1e3;
   facts.devices = DevicesOf(info.layout);
   facts.flops_per_step = ir::TrainingFlops(job);
   facts.peak_flops_per_s = info.peak_flops_per_s;
@@ -183,15 +185,16 @@ Status RunRecorder::Add(const std::vector<StepMetrics>& steps) {
           {facts_.begin_unix_s + seconds_, step.step + 1, "", ScalarsOf(step, facts_, tokens_)});
     }
     if (lines_.valid()) lines += StepLine(step);
-    if (Writes(RecordFormat::kCsv)) all_.push_back(step);
+    if (Writes(RecordFormat::kCsv) || Writes(RecordFormat::kOtlp)) all_.push_back(step);
   }
   if (events_.valid()) MW_TRY(WriteAll(events_.get(), events, path_));
   return lines_.valid() ? WriteAll(lines_.get(), lines, path_) : OkStatus();
 }
 
 Status RunRecorder::Finish() {
-  if (!Writes(RecordFormat::kCsv)) return OkStatus();
-  return WriteFileAtomic(path_ + "/metrics.csv", CsvOf(all_));
+  if (Writes(RecordFormat::kCsv)) MW_TRY(WriteFileAtomic(path_ + "/metrics.csv", CsvOf(all_)));
+  if (!Writes(RecordFormat::kOtlp)) return OkStatus();
+  return WriteFileAtomic(path_ + "/traces.jsonl", OtlpOf(facts_, all_));
 }
 
 }  // namespace meshwright::report

@@ -19,7 +19,7 @@ namespace meshwright::report {
 namespace {
 
 using client::StepMetrics;
-using Record = std::vector<std::string>;
+using CsvRecord = std::vector<std::string>;
 
 // Quoted where a spreadsheet wants it.
 std::string CsvField(const std::string& text) {
@@ -38,8 +38,8 @@ std::string CsvNumber(double value) {
 
 // Takes a record off the front, whole: one without a line end may be half of one. None: there is
 // no other.
-std::optional<Record> TakeRecord(std::string_view& text) {
-  Record record(1);
+std::optional<CsvRecord> TakeRecord(std::string_view& text) {
+  CsvRecord record(1);
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -62,7 +62,7 @@ std::optional<Record> TakeRecord(std::string_view& text) {
 }
 
 // NaN where there is none.
-double NumberIn(const std::string& field) {
+double CsvNumberIn(const std::string& field) {
   double value = 0;
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
   const bool whole = error == std::errc() && end == field.data() + field.size();
@@ -79,7 +79,7 @@ double* FieldOf(StepMetrics& step, const std::string& name) {
   return name == "validation_loss" ? &step.validation_loss : nullptr;
 }
 
-std::optional<StepMetrics> StepOf(const Record& names, const Record& fields) {
+std::optional<StepMetrics> StepOfRecord(const CsvRecord& names, const CsvRecord& fields) {
   if (fields.size() != names.size()) return std::nullopt;
   StepMetrics step;
   for (const char* name : {"loss", "grad_norm", "lr", "tokens", "seconds", "validation_loss"}) {
@@ -95,8 +95,8 @@ std::optional<StepMetrics> StepOf(const Record& names, const Record& fields) {
       step.step = *number;
       numbered = true;
     } else if (double* const field = FieldOf(step, names[i])) {
-      *field = NumberIn(fields[i]);
-    } else if (const double value = NumberIn(fields[i]); !std::isnan(value)) {
+      *field = CsvNumberIn(fields[i]);
+    } else if (const double value = CsvNumberIn(fields[i]); !std::isnan(value)) {
       step.values[names[i]] = value;
     }
   }
@@ -127,7 +127,7 @@ std::string CsvOf(const std::vector<StepMetrics>& steps) {
 }
 
 bool IsCsvOfSteps(std::string_view text) {
-  const std::optional<Record> names = TakeRecord(text);
+  const std::optional<CsvRecord> names = TakeRecord(text);
   if (!names) return false;
   bool step = false;
   bool loss = false;
@@ -140,10 +140,10 @@ bool IsCsvOfSteps(std::string_view text) {
 
 std::vector<StepMetrics> ParseCsvSteps(std::string_view text) {
   std::vector<StepMetrics> steps;
-  const std::optional<Record> names = TakeRecord(text);
+  const std::optional<CsvRecord> names = TakeRecord(text);
   if (!names) return steps;
-  while (const std::optional<Record> fields = TakeRecord(text)) {
-    if (auto step = StepOf(*names, *fields)) steps.push_back(*std::move(step));
+  while (const std::optional<CsvRecord> fields = TakeRecord(text)) {
+    if (auto step = StepOfRecord(*names, *fields)) steps.push_back(*std::move(step));
   }
   return steps;
 }

@@ -153,7 +153,7 @@ TEST(RunRecords, ATableOfASpreadsheetIsReadToo) {
 TEST(RunRecords, ARecorderWritesEveryFormatAndReplacesItsOwn) {
   const TempDir folder = TempDir::Make().value();
   const std::vector<RecordFormat> all = {RecordFormat::kTensorBoard, RecordFormat::kJsonl,
-                                         RecordFormat::kCsv};
+                                         RecordFormat::kCsv, RecordFormat::kOtlp};
   for (const double begin : {1.6e9, 1.7e9}) {
     RunFacts facts = FactsOfFour();
     facts.begin_unix_s = begin;
