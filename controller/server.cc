@@ -185,7 +185,7 @@ class ServerImpl final : public ServerWithCounters {
 
   // A disk that takes nothing is no reason to stop.
   Status KeepLog() {
-    MW_ASSIGN_OR_RETURN(own_log_, LineLog::Open({.folder = dir_->own_log_dir(),
+    MW_ASSIGN_OR_RETURN(own_log_, LineLog::Open({.folder = dir_->root() + "/controller-log",
                                                  .name = "controller",
                                                  .segment_bytes = kOwnLogSegmentBytes}));
     SetLogSink([log = own_log_.get()](LogLevel, std::string_view line) { (void)log->Add(line); });

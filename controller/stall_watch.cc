@@ -121,8 +121,7 @@ StallView StallWatch::See(const StepLists* lists, const StallRule& rule, int64_t
                                 marks,
                                 now_ms - member.heard_ms,
                                 IsAtWork(marks.rank),
-                                IsStopped(marks.rank),
-                                member.marks.pid};
+                                IsStopped(marks.rank)};
     }
   }
   view.diagnosis = Diagnose(lists, RanksAt());

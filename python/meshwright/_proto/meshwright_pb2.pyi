@@ -990,18 +990,16 @@ class MeshKey(_message.Message):
     def __init__(self, mesh_gen: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
 
 class MeshMarks(_message.Message):
-    __slots__ = ["cpu_ms", "doing", "mesh_gen", "pid", "ranks"]
+    __slots__ = ["cpu_ms", "doing", "mesh_gen", "ranks"]
     CPU_MS_FIELD_NUMBER: _ClassVar[int]
     DOING_FIELD_NUMBER: _ClassVar[int]
     MESH_GEN_FIELD_NUMBER: _ClassVar[int]
-    PID_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     cpu_ms: int
     doing: str
     mesh_gen: int
-    pid: int
     ranks: _containers.RepeatedCompositeFieldContainer[RankMarks]
-    def __init__(self, mesh_gen: _Optional[int] = ..., doing: _Optional[str] = ..., cpu_ms: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankMarks, _Mapping]]] = ..., pid: _Optional[int] = ...) -> None: ...
+    def __init__(self, mesh_gen: _Optional[int] = ..., doing: _Optional[str] = ..., cpu_ms: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankMarks, _Mapping]]] = ...) -> None: ...
 
 class MeshReleased(_message.Message):
     __slots__ = ["mesh_gen"]
