@@ -71,12 +71,34 @@ Result<FleetView> FleetOf(const Core& core) {
   return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
 }
 
+// What this process logs while it lives. A disk that takes nothing is no reason to stop.
+class OwnLog {
+ public:
+  // Null: it is not wanted.
+  static Result<std::unique_ptr<OwnLog>> Of(const ServerOptions& options, const StateDir& dir) {
+    if (!options.keeps_log) return nullptr;
+    MW_ASSIGN_OR_RETURN(auto lines, LineLog::Open({.folder = dir.root() + "/controller-log",
+                                                   .name = "controller",
+                                                   .segment_bytes = kOwnLogSegmentBytes}));
+    return std::unique_ptr<OwnLog>(new OwnLog(std::move(lines)));
+  }
+  ~OwnLog() { SetLogSink(nullptr); }
+  OwnLog(const OwnLog&) = delete;
+  OwnLog& operator=(const OwnLog&) = delete;
+
+  const LineLog* lines() const { return lines_.get(); }
+
+ private:
+  explicit OwnLog(std::unique_ptr<LineLog> lines) : lines_(std::move(lines)) {
+    SetLogSink([log = lines_.get()](LogLevel, std::string_view line) { (void)log->Add(line); });
+  }
+
+  const std::unique_ptr<LineLog> lines_;
+};
+
 class ServerImpl final : public ServerWithCounters {
  public:
-  ~ServerImpl() override {
-    Stop();
-    if (own_log_) SetLogSink(nullptr);
-  }
+  ~ServerImpl() override { Stop(); }
 
   Status Start(const ServerOptions& options, ServerHooks hooks) {
     MW_TRY(CheckBind(options.bind,
@@ -84,7 +106,7 @@ class ServerImpl final : public ServerWithCounters {
     MW_TRY(CheckOwnIdentity(options.tls_dir));
     MW_ASSIGN_OR_RETURN(StateDir dir, StateDir::Open(options.state_dir));
     dir_ = std::make_unique<StateDir>(std::move(dir));
-    if (options.keeps_log) MW_TRY(KeepLog());
+    MW_ASSIGN_OR_RETURN(own_log_, OwnLog::Of(options, *dir_));
     MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path(), dir_->LastJob()));
     MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir(), options.limits.blobs));
     const std::string& root = options.checkpoint_root;
@@ -183,15 +205,6 @@ class ServerImpl final : public ServerWithCounters {
     return std::max(known, last) + 1;
   }
 
-  // A disk that takes nothing is no reason to stop.
-  Status KeepLog() {
-    MW_ASSIGN_OR_RETURN(own_log_, LineLog::Open({.folder = dir_->root() + "/controller-log",
-                                                 .name = "controller",
-                                                 .segment_bytes = kOwnLogSegmentBytes}));
-    SetLogSink([log = own_log_.get()](LogLevel, std::string_view line) { (void)log->Add(line); });
-    return OkStatus();
-  }
-
   // At each scrape.
   void StartFleetMetrics(const std::string& checkpoint_root) {
     fleet_ = std::make_unique<FleetMetrics>(registry_, *metrics_);
@@ -222,7 +235,7 @@ class ServerImpl final : public ServerWithCounters {
     parts.resolve = options.resolve;
     parts.story = story_.get();
     parts.logs = logs_.get();
-    parts.own_log = own_log_.get();
+    parts.own_log = own_log_ ? own_log_->lines() : nullptr;
     parts.registry = &registry_;
     MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port, std::move(parts)));
     return OkStatus();
@@ -265,7 +278,7 @@ class ServerImpl final : public ServerWithCounters {
   // In the order of their dependence: what is below uses what is above.
   MetricsRegistry registry_;
   std::unique_ptr<StateDir> dir_;
-  std::unique_ptr<LineLog> own_log_;
+  std::unique_ptr<OwnLog> own_log_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<CheckpointStore> checkpoints_;
