@@ -16,7 +16,7 @@
 namespace meshwright::controller {
 namespace {
 
-constexpr const char* kPath = "/meshwright.v1.JobService/Interact";
+constexpr const char* kInteractPath = "/meshwright.v1.JobService/Interact";
 
 using Base = grpc::ServerBidiReactor<v1::Frame, v1::Frame>;
 using Writer = StreamWriter<v1::Frame, v1::Frame>;
@@ -110,7 +110,8 @@ class InteractReactor final : public Base {
   Status Open(proto::SessionOpen open) {
     if (std::exchange(opened_, true)) return FailedPrecondition("the session is open already");
     if (!open.job) {
-      parts_.access->Answered(kPath, caller_, fmt::format("job {}", open.job_id), OkStatus());
+      parts_.access->Answered(kInteractPath, caller_, fmt::format("job {}", open.job_id),
+                              OkStatus());
       actors_->SetJob(JobId(open.job_id));
       parts_.loop->Attach(client_, open.job_id, {std::move(open.session), open.again});
       return OkStatus();
@@ -121,7 +122,8 @@ class InteractReactor final : public Base {
                  [loop, client = client_, peer = peer_, actors = actors_, access = parts_.access,
                   caller = caller_,
                   name = SessionName{std::move(open.session), open.again}](Result<int64_t> id) {
-                   access->Answered(kPath, caller, id.has_value() ? fmt::format("job {}", *id) : "",
+                   access->Answered(kInteractPath, caller,
+                                    id.has_value() ? fmt::format("job {}", *id) : "",
                                     internal::ToStatus(id));
                    if (!id.has_value()) {
                      // A controller that stops: the next one is asked again, under the same op_id.
@@ -149,7 +151,7 @@ class InteractReactor final : public Base {
 }  // namespace
 
 Base* MakeInteractReactor(grpc::CallbackServerContext& context, const CallParts& parts) {
-  auto caller = CheckCall(context, *parts.access, kPath);
+  auto caller = CheckCall(context, *parts.access, kInteractPath);
   if (!caller.has_value()) return new RefusedInteraction(proto::ToGrpc(caller.error()));
   return new InteractReactor(context, parts, *std::move(caller));
 }
