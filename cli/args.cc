@@ -62,6 +62,7 @@ struct Storage {
   std::vector<std::string> help_words;
   DebugArgs debug;
   DoctorArgs doctor;
+  SupportBundleArgs support_bundle;
   RecordsArgs records;
   CompareArgs compare;
   PlanArgs plan;
@@ -112,6 +113,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "completion") return s.completion;
   if (name == "debug") return s.debug;
   if (name == "doctor") return s.doctor;
+  if (name == "support-bundle") return s.support_bundle;
   if (name == "records") return s.records;
   if (name == "compare") return s.compare;
   if (name == "status") return s.status;
@@ -180,10 +182,10 @@ std::string CheckEvaluate(const EvaluateArgs& evaluate) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",   "submit",     "jobs",      "logs",    "wait",
-      "cancel",   "plan",     "verify",     "pause",     "resume",  "predict",
-      "generate", "evaluate", "checkpoint", "tokenizer", "adapter", "timeline",
-      "why",      "describe", "debug",      "doctor",    "records", "compare"};
+      "up",         "status",    "submit",  "jobs",          "logs",    "wait",     "cancel",
+      "plan",       "verify",    "pause",   "resume",        "predict", "generate", "evaluate",
+      "checkpoint", "tokenizer", "adapter", "timeline",      "why",     "describe", "debug",
+      "doctor",     "records",   "compare", "support-bundle"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -254,6 +256,7 @@ void AddAll(CLI::App& app, Storage& storage) {
   AddLogs(app, storage.logs);
   AddDebug(app, storage.debug);
   AddDoctor(app, storage.doctor);
+  AddSupportBundle(app, storage.support_bundle);
   AddRecords(app, storage.records);
   AddCompare(app, storage.compare);
   AddDryRuns(app, {storage.plan, storage.plan_words, storage.verify, storage.visualize,

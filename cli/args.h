@@ -135,11 +135,12 @@ struct ConfigArgs {
 
 struct JobsArgs {};
 struct LogsArgs : JobArgs {
-  std::string worker;   // its log; empty: none in particular
-  bool all = false;     // those of all workers
-  int64_t lines = 200;  // of each; 0: all
-  std::string since;    // "10m", a time; empty: whenever
-  bool kept = false;    // what the controller keeps
+  std::string worker;       // its log; empty: none in particular
+  bool all = false;         // those of all workers
+  bool controller = false;  // the controller's own
+  int64_t lines = 200;      // of each; 0: all
+  std::string since;        // "10m", a time; empty: whenever
+  bool kept = false;        // what the controller keeps
 };
 // `debug hang`.
 struct DebugArgs : JobArgs {};
@@ -149,6 +150,11 @@ struct DoctorArgs {
   std::string scratch_dir;
   bool offline = false;
   int64_t timeout_ms = 2000;
+};
+struct SupportBundleArgs {
+  std::string out;       // the archive; empty: one with the time in its name, in the current folder
+  int64_t jobs = 10;     // so many of those that have ended
+  int64_t lines = 2000;  // of each log
 };
 struct CancelArgs : JobArgs {};
 struct PauseArgs : JobArgs {
@@ -182,7 +188,7 @@ using CommandArgs =
                  LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
                  VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
                  WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs, DoctorArgs,
-                 RecordsArgs, CompareArgs, CertArgs>;
+                 RecordsArgs, CompareArgs, CertArgs, SupportBundleArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -108,6 +108,16 @@ std::string Verdict(const TlsIdentity& identity, const security::CertificateFact
 }
 
 Status ShowOne(const std::string& folder) {
+  if (security::HasOnlyAuthority(folder)) {
+    MW_ASSIGN_OR_RETURN(const std::string ca_pem, ReadFile(folder + "/ca.pem"));
+    MW_ASSIGN_OR_RETURN(const security::CertificateFacts authority,
+                        security::ReadCertificate(ca_pem));
+    fmt::print(
+        "{}: no certificate, only the authority to believe; a token says who it is\n"
+        "  authority  {}\n",
+        folder, authority.sha256);
+    return OkStatus();
+  }
   MW_ASSIGN_OR_RETURN(const TlsIdentity identity, LoadTlsIdentity(folder));
   MW_ASSIGN_OR_RETURN(const security::CertificateFacts facts,
                       security::ReadCertificate(identity.cert_pem));
@@ -118,8 +128,10 @@ Status ShowOne(const std::string& folder) {
   return OkStatus();
 }
 
-Status ShowAll(const CertArgs& args) {
-  if (!args.folder.empty()) return ShowOne(args.folder);
+// What --tls-dir names is what a command would show; else all that there is.
+Status Show(const CertArgs& args, const std::string& tls_dir) {
+  const std::string& one = args.folder.empty() ? tls_dir : args.folder;
+  if (!one.empty()) return ShowOne(one);
   MW_ASSIGN_OR_RETURN(const std::string home, HomeOf(args));
   int shown = 0;
   std::error_code error;
@@ -145,8 +157,8 @@ Status MakeCertificates(const std::string& home, const std::vector<std::string>&
                            CertificateOrderOf(args, {Role::kController, "controller"}));
 }
 
-int RunCert(const CertArgs& args) {
-  const auto run = [&args]() -> Status {
+int RunCert(const CertArgs& args, const GlobalArgs& global) {
+  const auto run = [&]() -> Status {
     switch (args.action) {
       case CertAction::kInit:
         return Init(args);
@@ -155,7 +167,7 @@ int RunCert(const CertArgs& args) {
       case CertAction::kJoinToken:
         return PrintJoinToken(args);
       case CertAction::kShow:
-        return ShowAll(args);
+        return Show(args, global.tls.dir);
     }
     return OkStatus();
   };

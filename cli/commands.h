@@ -40,7 +40,8 @@ int RunStatus(const StatusArgs& args, const GlobalArgs& global);
 int RunPlan(const PlanArgs& args, const GlobalArgs& global);
 int RunVisualize(const VisualizeArgs& args, const GlobalArgs& global);
 int RunConfig(const ConfigArgs& args);
-int RunCert(const CertArgs& args);
+int RunSupportBundle(const SupportBundleArgs& args, const GlobalArgs& global);
+int RunCert(const CertArgs& args, const GlobalArgs& global);
 int RunAdapter(const AdapterArgs& args, const GlobalArgs& global);
 int RunTokenizer(const TokenizerArgs& args, const GlobalArgs& global);
 

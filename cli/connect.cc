@@ -17,15 +17,6 @@
 namespace meshwright::cli {
 namespace {
 
-// The user's config file; empty when there is no home.
-std::string UserConfigPath(const config::Environment& environment) {
-  if (const auto folder = environment("XDG_CONFIG_HOME"); folder && !folder->empty()) {
-    return *folder + "/meshwright/config.toml";
-  }
-  const auto home = environment("HOME");
-  return home ? *home + "/.config/meshwright/config.toml" : "";
-}
-
 // The address in the user's file, "" without one.
 Result<std::string> ReadUserConfig(const std::string& path) {
   if (path.empty() || !FileExists(path)) return std::string();
@@ -55,6 +46,14 @@ Result<std::string> ReadUserConfig(const std::string& path) {
 }
 
 }  // namespace
+
+std::string UserConfigPath(const config::Environment& environment) {
+  if (const auto folder = environment("XDG_CONFIG_HOME"); folder && !folder->empty()) {
+    return *folder + "/meshwright/config.toml";
+  }
+  const auto home = environment("HOME");
+  return home ? *home + "/.config/meshwright/config.toml" : "";
+}
 
 Status CheckAddress(const std::string& address) {
   if (address.rfind("unix:/", 0) == 0 && address.size() > 6) return OkStatus();

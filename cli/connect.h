@@ -15,6 +15,9 @@ namespace meshwright::cli {
 // in brackets.
 Status CheckAddress(const std::string& address);
 
+// The user's config file; "" where there is no home.
+std::string UserConfigPath(const config::Environment& environment);
+
 // --address > $MESHWRIGHT_ADDRESS > address in $XDG_CONFIG_HOME (or ~/.config)
 // /meshwright/config.toml > 127.0.0.1:7700. Errors: kInvalidArgument when the user's config file
 // does not parse or has an unknown key, and when the address is none.

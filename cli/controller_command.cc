@@ -12,7 +12,6 @@
 #include "base/listen_address.h"
 #include "base/log.h"
 #include "base/notify.h"
-#include "base/secret_file.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/cache_dir.h"
@@ -22,9 +21,12 @@
 #include "cli/identity_dirs.h"
 #include "cli/life_signs.h"
 #include "cli/listen_check.h"
+#include "cli/own_address.h"
 #include "cli/resolve_job.h"
 #include "cli/server_log.h"
+#include "cli/token_in.h"
 #include "controller/server.h"
+#include "security/metrics_port.h"
 #include "security/places.h"
 #include "web/mount.h"
 #include "web/run_stories.h"
@@ -48,18 +50,6 @@ int PortAgain(const ControllerArgs& args, int wanted, size_t index) {
   const std::string& word = words[index];
   (void)std::from_chars(word.data(), word.data() + word.size(), port);
   return port > 0 && port <= 65535 && CheckListen(args.bind, port, "").ok() ? port : 0;
-}
-
-// "" without a file. Errors: kInvalidArgument: it is empty; those of ReadSecretFile.
-Result<std::string> TokenIn(const char* option, const std::string& path) {
-  if (path.empty()) return std::string();
-  MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
-  const std::string token(Trim(text));
-  if (!token.empty()) return token;
-  return Fail(
-      InvalidArgument(fmt::format("{} {} is empty; write a token to it: (umask 077; head -c 24 "
-                                  "/dev/urandom | base64 > {})",
-                                  option, path, path)));
 }
 
 Result<web::PageOptions> PageOf(const ControllerArgs& args) {
@@ -94,6 +84,18 @@ std::string HttpText(const std::string& bind, int port, bool tls, const web::Mou
   return page.why_not.empty() ? metrics : fmt::format("{}, the page {}", metrics, page.why_not);
 }
 
+// Of a controller that listens on all addresses, which are none to dial; "": it does not, or no
+// other machine reaches this one.
+std::string OthersText(const std::string& bind, const controller::Server& server, bool tls,
+                       const web::MountedPage& page) {
+  const std::string own = DialableAddress(bind, OwnAddresses());
+  if (own.empty() || own == bind) return "";
+  std::string text = "other machines reach it at " + FormatHostPort(own, server.port());
+  if (!page.there) return text;
+  return text + fmt::format(", the page at {}://{}/", tls ? "https" : "http",
+                            FormatHostPort(own, server.metrics_port()));
+}
+
 Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
                    controller::ServerOptions& options) {
   if (args.cert_init) {
@@ -114,9 +116,8 @@ Status SetIdentity(const ControllerArgs& args, const GlobalArgs& global,
 security::ServerCertificate HttpCertificateOf(const ControllerArgs& args,
                                               const controller::ServerOptions& options) {
   if (!args.page.http_cert.empty()) return {args.page.http_cert, args.page.http_key};
-  const bool clear = args.page.behind_tls || options.insecure || options.tls_dir.empty();
-  if (clear || security::IsLoopback(args.bind)) return {};
-  return {options.tls_dir + "/cert.pem", options.tls_dir + "/key.pem"};
+  if (args.page.behind_tls || options.insecure) return {};
+  return security::OwnCertificate(args.bind, options.tls_dir);
 }
 
 Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
@@ -131,6 +132,7 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
   options.metrics_port = PortAgain(args, args.metrics_port, 1);
   options.state_dir = args.state_dir;
   options.checkpoint_root = args.checkpoint_root;
+  options.keeps_log = true;
   options.worker_lost_ms = args.worker_lost_ms;
   options.quarantine_failures = args.quarantine_failures;
   options.return_after_s = args.return_after_s;
@@ -158,6 +160,9 @@ Status Serve(const ControllerArgs& args, const GlobalArgs& global) {
                       controller::Server::Start(std::move(options)));
   fmt::print("controller listens on {}, {}\n", FormatHostPort(args.bind, server->port()),
              HttpText(args.bind, server->metrics_port(), https, mounted));
+  if (const std::string others = OthersText(args.bind, *server, https, mounted); !others.empty()) {
+    fmt::print("{}\n", others);
+  }
   std::fflush(stdout);
   const std::string ports = fmt::format("{} {}", server->port(), server->metrics_port());
   MW_TRY(WriteFileAtomic(PortsFile(args.state_dir), ports + "\n"));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/args.h"
 
 namespace meshwright::cli {
 
@@ -96,6 +97,9 @@ CheckLevel WorstOf(const std::vector<Check>& checks);
 // A line for each, and below what is not ok what to do.
 std::string FormatChecks(const std::vector<Check>& checks);
 std::string ChecksJson(const std::vector<Check>& checks);
+
+// What `doctor` says here. Errors: the address is none.
+Result<std::vector<Check>> ExamineHere(const DoctorArgs& args, const GlobalArgs& global);
 
 // This machine, and the cluster at hand. timeout_ms: for a connection.
 Machine ThisMachine(int64_t timeout_ms);

@@ -48,7 +48,7 @@ std::vector<std::string> FoldersOf(const DoctorArgs& args) {
 
 }  // namespace
 
-int RunDoctor(const DoctorArgs& args, const GlobalArgs& global) {
+Result<std::vector<Check>> ExamineHere(const DoctorArgs& args, const GlobalArgs& global) {
   DoctorQuestion question;
   question.version = proto::kVersion;
   question.offline = args.offline;
@@ -56,17 +56,20 @@ int RunDoctor(const DoctorArgs& args, const GlobalArgs& global) {
   if (!global.token_file.empty()) question.secrets.push_back(global.token_file);
   const std::string key = args.state_dir + "/files.key";
   if (!args.state_dir.empty() && FileExists(key)) question.secrets.push_back(key);
-  const auto address = ResolveAddress(global, config::ProcessEnvironment);
-  if (!address.has_value()) return ReportError(address.error());
-  question.address = *address;
+  MW_ASSIGN_OR_RETURN(question.address, ResolveAddress(global, config::ProcessEnvironment));
   Machine machine = ThisMachine(args.timeout_ms);
   machine.cluster = [&]() -> Result<ClusterFacts> {
     MW_ASSIGN_OR_RETURN(client::Client::Options options, ClientOptions(global));
     return ClusterOf(std::move(options), args.timeout_ms);
   };
-  const std::vector<Check> checks = Examine(machine, question);
-  fmt::print("{}", global.json ? ChecksJson(checks) : FormatChecks(checks));
-  return WorstOf(checks) == CheckLevel::kFail ? kExitJobFailed : kExitOk;
+  return Examine(machine, question);
+}
+
+int RunDoctor(const DoctorArgs& args, const GlobalArgs& global) {
+  const Result<std::vector<Check>> checks = ExamineHere(args, global);
+  if (!checks.has_value()) return ReportError(checks.error());
+  fmt::print("{}", global.json ? ChecksJson(*checks) : FormatChecks(*checks));
+  return WorstOf(*checks) == CheckLevel::kFail ? kExitJobFailed : kExitOk;
 }
 
 }  // namespace meshwright::cli

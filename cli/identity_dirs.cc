@@ -69,6 +69,14 @@ Result<std::string> ClientIdentity(const TlsArgs& args, const std::string& addre
                    : security::IdentityPlace(home, Role::kOperator))));
 }
 
+std::string NameInIdentity(const std::string& folder) {
+  if (folder.empty()) return "";
+  const Result<TlsIdentity> identity = LoadTlsIdentity(folder);
+  if (!identity.has_value() || identity->cert_pem.empty()) return "";
+  const auto facts = security::ReadCertificate(identity->cert_pem);
+  return facts.has_value() && facts->subject ? facts->subject->name : "";
+}
+
 ControllerIdentity FindControllerIdentity(const TlsArgs& args, const std::string& authority_dir,
                                           const std::string& bind,
                                           const config::Environment& environment) {

@@ -23,6 +23,9 @@ namespace meshwright::cli {
 Result<std::string> ClientIdentity(const TlsArgs& args, const std::string& address,
                                    const config::Environment& environment);
 
+// The name in the certificate of that folder; "" where there is none.
+std::string NameInIdentity(const std::string& folder);
+
 // What `meshwright cert init` makes, with names or addresses of the controller. Errors:
 // kAlreadyExists; those of writing.
 Status MakeCertificates(const std::string& home, const std::vector<std::string>& hosts);

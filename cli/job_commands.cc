@@ -154,7 +154,7 @@ int RunDescribe(const DescribeArgs& args, const GlobalArgs& global) {
 }
 
 int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
-  if (args.all || !args.worker.empty()) return RunWorkerLogs(args, global);
+  if (args.all || args.controller || !args.worker.empty()) return RunWorkerLogs(args, global);
   return WithClient(global, [&](Client& client) -> Result<int> {
     if (args.follow) {
       MW_ASSIGN_OR_RETURN(const JobInfo job, client.Get(args.id));

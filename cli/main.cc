@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/keeper.h"
+#include "security/grpc/library_log.h"
 #include "worker/executor_main.h"
 
 namespace meshwright::cli {
@@ -54,7 +55,8 @@ struct Dispatch : JobDispatch {
   int operator()(const AdapterArgs& args) const { return RunAdapter(args, global); }
   int operator()(const CompletionArgs& args) const { return RunCompletion(args); }
   int operator()(const CompleteArgs& args) const { return RunComplete(args, global); }
-  int operator()(const CertArgs& args) const { return RunCert(args); }
+  int operator()(const SupportBundleArgs& args) const { return RunSupportBundle(args, global); }
+  int operator()(const CertArgs& args) const { return RunCert(args, global); }
 };
 
 int Main(const std::vector<std::string>& args) {
@@ -71,6 +73,7 @@ int Main(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   try {
+    meshwright::security::TakeGrpcLog();
     // The process of a mesh, which a worker started from this binary.
     if (const auto code = meshwright::worker::RunIfExecutor(argc, argv)) return *code;
     const std::vector<std::string> args(argv + 1, argv + argc);

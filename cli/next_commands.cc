@@ -20,7 +20,7 @@ std::string NextCommands(const UpArgs& args, const GlobalArgs& global, const Clu
     text += fmt::format("  export MESHWRIGHT_TOKEN=\"$(cat {})\"\n", Quoted(global.token_file));
   }
   text += "  meshwright status\n  meshwright submit examples/gpt-bytes.toml\n";
-  text += fmt::format("  {} --address {}          # one more worker, here or on another host\n",
+  text += fmt::format("  {} --address {}          # one more worker on this machine\n",
                       args.worker_binary.empty() ? "meshwright worker" : Quoted(args.worker_binary),
                       state.address);
   if (!state.metrics_address.empty()) {
@@ -28,7 +28,12 @@ std::string NextCommands(const UpArgs& args, const GlobalArgs& global, const Clu
                         state.metrics_address);
   }
   text += fmt::format("  curl -s http://{}/metrics | grep meshwright_\n", state.metrics_address);
-  return text + fmt::format("  meshwright down --dir {}\n", args.run_dir);
+  text += fmt::format("  meshwright down --dir {}\n", args.run_dir);
+  // What `up` starts listens on loopback.
+  return text +
+         "\nOther machines do not reach this cluster; docs/operations.md says how to start one "
+         "that "
+         "they join.\n";
 }
 
 }  // namespace meshwright::cli

@@ -15,6 +15,7 @@ void AddLogs(CLI::App& app, LogsArgs& args) {
       ->check(kId);
   logs->add_option("--worker", args.worker,
                    "The log of this worker, also of one that is gone: then its last lines");
+  logs->add_flag("--controller", args.controller, "The log of the controller itself");
   logs->add_flag("--all", args.all, "The logs of all workers, in the order of time");
   logs->add_flag("-f,--follow", args.follow,
                  "Of a job: stay until it ends, and show its steps; of workers: until Ctrl-C");
@@ -29,8 +30,13 @@ void AddLogs(CLI::App& app, LogsArgs& args) {
 
 std::string CheckLogs(const LogsArgs& args) {
   const bool workers = args.all || !args.worker.empty();
+  if (args.controller) {
+    const bool more = workers || args.id != 0 || args.kept;
+    return more ? "--controller is a log by itself: leave out job, --worker, --all and --kept" : "";
+  }
   if (args.id == 0 && !workers) {
-    return "`meshwright logs` needs a job, --worker NAME or --all: `meshwright status` lists them";
+    return "`meshwright logs` needs a job, --worker NAME, --all or --controller: `meshwright "
+           "status` lists jobs and workers";
   }
   if (args.all && !args.worker.empty()) return "--all and --worker exclude each other";
   if (!workers && (!args.since.empty() || args.kept)) {
@@ -59,6 +65,20 @@ void AddDoctor(CLI::App& app, DoctorArgs& args) {
   doctor->add_flag("--offline", args.offline, "Ask no controller and no worker");
   doctor->add_option("--timeout-ms", args.timeout_ms, "For each connection")
       ->check(CLI::Range(int64_t{1}, int64_t{600'000}))
+      ->capture_default_str();
+}
+
+void AddSupportBundle(CLI::App& app, SupportBundleArgs& args) {
+  CLI::App* bundle = app.add_subcommand(
+      "support-bundle",
+      "One archive for who is to find out what went wrong: logs, jobs, metrics, without secrets");
+  bundle->add_option("--out", args.out,
+                     "The file; default: meshwright-support-TIME.tar in the current folder");
+  bundle->add_option("--jobs", args.jobs, "Of those that have ended, the newest so many")
+      ->check(CLI::Range(int64_t{0}, int64_t{10'000}))
+      ->capture_default_str();
+  bundle->add_option("--lines", args.lines, "Of each log, the last so many")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->capture_default_str();
 }
 

@@ -12,6 +12,7 @@
 namespace meshwright::cli {
 
 void AddLogs(CLI::App& app, LogsArgs& args);
+void AddSupportBundle(CLI::App& app, SupportBundleArgs& args);
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckLogs(const LogsArgs& args);
 void AddDebug(CLI::App& app, DebugArgs& args);

@@ -36,9 +36,9 @@ void Print(const std::vector<LogLine>& lines, bool json, bool names) {
   std::fflush(stdout);
 }
 
-// Workers that there are, or the one that is named, which may be gone.
+// Workers that there are, or the one that is named, which may be gone; "": the controller.
 Result<std::vector<std::string>> WorkersOf(const LogsArgs& args, const GlobalArgs& global) {
-  if (!args.worker.empty()) return std::vector<std::string>{args.worker};
+  if (args.controller || !args.worker.empty()) return std::vector<std::string>{args.worker};
   MW_ASSIGN_OR_RETURN(const auto connection, Connect(global));
   MW_ASSIGN_OR_RETURN(const auto infos, connection->Workers());
   std::vector<std::string> names;
@@ -53,10 +53,10 @@ void PrintNote(WorkerLogReader& reader) {
   fmt::print(stderr, "note: {}\n", note);
 }
 
-// All that is there, of each worker. A worker that never said anything is none of an error where
-// all are asked.
+// All that is there, of each worker, and how many lines. A worker that never said anything is none
+// of an error where all are asked.
 Result<std::vector<std::vector<LogLine>>> ReadAll(std::vector<WorkerLogReader>& readers, bool one,
-                                                  const GlobalArgs& global) {
+                                                  const GlobalArgs& global, size_t& count) {
   std::vector<std::vector<LogLine>> of_workers;
   for (WorkerLogReader& reader : readers) {
     std::vector<LogLine>& lines = of_workers.emplace_back();
@@ -65,6 +65,7 @@ Result<std::vector<std::vector<LogLine>>> ReadAll(std::vector<WorkerLogReader>& 
       if (!next.has_value() && !one && next.error().code() == StatusCode::kNotFound) break;
       MW_TRY(next);
       PrintNote(reader);
+      count += next->size();
       // One worker's lines go out as they come, however many.
       if (one) {
         Print(*next, global.json, false);
@@ -111,8 +112,10 @@ Result<int> ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
     readers.emplace_back(*inspector, ask);
   }
   const bool one = !args.all;
-  MW_ASSIGN_OR_RETURN(auto of_workers, ReadAll(readers, one, global));
+  size_t count = 0;
+  MW_ASSIGN_OR_RETURN(auto of_workers, ReadAll(readers, one, global, count));
   if (!one) Print(MergeLines(std::move(of_workers)), global.json, true);
+  if (count == 0) fmt::print(stderr, "note: {}\n", NoLinesNote(args));
   if (!args.follow) return kExitOk;
   MW_TRY(FollowLogs(readers, global));
   return kExitInterrupted;

@@ -6,7 +6,8 @@ namespace meshwright::cli {
 
 void AddRecords(CLI::App& app, RecordsArgs& args) {
   CLI::App* records = app.add_subcommand(
-      "records", "Write the steps of a job for TensorBoard, pandas or a spreadsheet");
+      "records",
+      "Write the steps of a job for TensorBoard, pandas, a spreadsheet or OpenTelemetry");
   records->add_option("id", args.id, "Job id")->required()->check(CLI::PositiveNumber);
   records
       ->add_option("--to", args.to,
@@ -14,10 +15,10 @@ void AddRecords(CLI::App& app, RecordsArgs& args) {
       ->required();
   records
       ->add_option("--format", args.formats,
-                   "tensorboard: an event file; jsonl: metrics.jsonl; csv: metrics.csv; several by "
-                   "commas")
+                   "tensorboard: an event file; jsonl: metrics.jsonl; csv: metrics.csv; otlp: "
+                   "traces.jsonl for OpenTelemetry; several by commas")
       ->delimiter(',')
-      ->check(CLI::IsMember({"tensorboard", "jsonl", "csv"}))
+      ->check(CLI::IsMember({"tensorboard", "jsonl", "csv", "otlp"}))
       ->capture_default_str();
   records->add_flag("-f,--follow", args.follow, "Stay and write on until the job ends");
   records->add_option("--timeout-s", args.timeout_s, "With --follow; 0: no limit")
@@ -28,8 +29,9 @@ void AddCompare(CLI::App& app, CompareArgs& args) {
   CLI::App* compare = app.add_subcommand(
       "compare", "Runs side by side: losses at equal steps and tokens, speed, changed keys");
   compare
-      ->add_option("runs", args.runs,
-                   "Job ids; or a metrics.jsonl, or a folder with one, of any cluster")
+      ->add_option(
+          "runs", args.runs,
+          "Job ids; or a metrics.jsonl or metrics.csv, or a folder with one, of any cluster")
       ->required()
       ->expected(2, 8);
   compare->add_option("--svg", args.svg, "File for a picture of the losses");

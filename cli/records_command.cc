@@ -20,6 +20,7 @@ using report::RecordFormat;
 
 RecordFormat RecordFormatOf(const std::string& name) {
   if (name == "jsonl") return RecordFormat::kJsonl;
+  if (name == "otlp") return RecordFormat::kOtlp;
   return name == "csv" ? RecordFormat::kCsv : RecordFormat::kTensorBoard;
 }
 
@@ -84,8 +85,11 @@ Result<report::ComparedRun> RunOfJob(Client& client, int64_t id) {
 
 Result<report::ComparedRun> RunOfFile(const std::string& place) {
   std::error_code error;
-  const std::string file =
-      std::filesystem::is_directory(place, error) ? place + "/metrics.jsonl" : place;
+  std::string file = place;
+  if (std::filesystem::is_directory(place, error)) {
+    file = place + "/metrics.jsonl";
+    if (!FileExists(file) && FileExists(place + "/metrics.csv")) file = place + "/metrics.csv";
+  }
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   report::ComparedRun run;
   MW_ASSIGN_OR_RETURN(run.steps, report::ParseSteps(text, file));

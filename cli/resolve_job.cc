@@ -151,6 +151,7 @@ class Resolver {
   proto::ResolvedFile Run() {
     ConfigErrors errors;
     config_ = config::ParseJobConfig(SourceOf(file_), errors);
+    if (config_.owner.empty()) config_.owner = file_.owner;
     if (errors.empty()) errors.Add(CheckStart(config_), config_);
     if (errors.empty()) errors.Add(CheckReadHere(config_), config_);
     TakeErrors(errors.all(), errors.first().code());

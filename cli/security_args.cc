@@ -55,7 +55,8 @@ void AddCert(CLI::App& app, CertArgs& args) {
   AddJoinToken(*cert, args);
   CLI::App* show =
       AddAction(*cert, args, CertAction::kShow, "show", "Say whose certificates these are");
-  show->add_option("folder", args.folder, "Of one identity; default: all that are there");
+  show->add_option("folder", args.folder,
+                   "Of one identity, as --tls-dir; default: all that are there");
 }
 
 void AddTls(CLI::App& app, TlsArgs& args) {

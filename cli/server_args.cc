@@ -231,6 +231,10 @@ void AddWorker(CLI::App& app, const ServerCommands& s) {
   worker->add_option("--metrics-port", s.worker.metrics_port, "Prometheus port; 0: pick, -1: none")
       ->check(kPortOrNone)
       ->capture_default_str();
+  worker->add_option("--scrape-token-file", s.worker.scrape_token_file,
+                     "File with the token that /metrics wants; none: whoever reaches it on "
+                     "loopback or by plain HTTP, and nobody by TLS, which a worker with a "
+                     "certificate speaks off loopback");
   AddDataRoots(*worker, s.worker.data_roots,
                "Folder below which files of jobs are read in place, as PATH or NAME=PATH; "
                "repeatable");

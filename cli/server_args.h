@@ -66,6 +66,7 @@ struct WorkerArgs {
   std::string advertise;
   int data_port = 0;
   int metrics_port = 0;
+  std::string scrape_token_file;
   std::string cache_dir;
   std::vector<std::string> data_roots;        // "PATH" or "NAME=PATH"
   std::vector<std::string> checkpoint_roots;  // the same

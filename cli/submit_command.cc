@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/follow.h"
+#include "cli/identity_dirs.h"
 #include "cli/image_rows.h"
 #include "cli/input_files.h"
 #include "cli/output.h"
@@ -86,8 +87,11 @@ void PrintSubmitted(int64_t id, const ir::JobRequest& request, const std::string
   std::fflush(stdout);  // wrappers read the id from a pipe
 }
 
-// USER@HOST, as far as they are known.
-std::string WhoSubmits() {
+// The name in the certificate that the controller is shown; else USER@HOST, as far as they are
+// known.
+std::string WhoSubmits(const Result<Client::Options>& options) {
+  const std::string named = options.has_value() ? NameInIdentity(options->tls_dir) : "";
+  if (!named.empty()) return named;
   const char* const user = std::getenv("USER");
   const passwd* const known = user == nullptr ? ::getpwuid(::getuid()) : nullptr;
   std::string who = user != nullptr ? user : known != nullptr ? known->pw_name : "";
@@ -207,7 +211,9 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (given.file.empty()) return SubmitAgain(given, global);
   MW_ASSIGN_OR_RETURN(config::JobConfig config,
                       config::LoadJobConfig(given.file, given.overrides, given.decisions));
-  if (config.owner.empty()) config.owner = WhoSubmits();
+  // What is wrong with it is said when the job file has been read.
+  const Result<Client::Options> options = ClientOptions(global);
+  if (config.owner.empty()) config.owner = WhoSubmits(options);
   MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   if (NameClasses(prepared.model, config)) {
@@ -223,7 +229,8 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
   Follower follower(args, ViewOf(prepared.request, args, global), config.tensorboard_dir);
   MW_TRY(follower.OpenRecord());
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Connect(global));
+  MW_TRY(options);
+  MW_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, Client::Connect(*options));
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_TRY(SendFiles(*client, args, files, weights, prepared.request));
   if (resumed) GoOn(*resumed, args, prepared.request);

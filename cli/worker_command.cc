@@ -23,6 +23,7 @@
 #include "cli/listen_check.h"
 #include "cli/scratch_check.h"
 #include "cli/server_log.h"
+#include "cli/token_in.h"
 #include "data/roots.h"
 #include "profile/worker_profile.h"
 #include "worker/agent.h"
@@ -86,6 +87,7 @@ Result<worker::AgentOptions> AgentOptionsOf(const WorkerArgs& args, const Global
   options.advertise = args.advertise;
   options.data_port = args.data_port;
   options.metrics_port = args.metrics_port;
+  MW_ASSIGN_OR_RETURN(options.scrape_token, TokenIn("--scrape-token-file", args.scrape_token_file));
   options.cache_dir = args.cache_dir;
   for (const std::string& text : args.data_roots) {
     MW_ASSIGN_OR_RETURN(ir::DataRoot root, data::ParseRoot(text));

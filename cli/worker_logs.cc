@@ -47,6 +47,15 @@ std::vector<LogLine> MergeLines(std::vector<std::vector<LogLine>> of_workers) {
   return all;
 }
 
+std::string NoLinesNote(const LogsArgs& args) {
+  std::string note = args.controller ? "the log of the controller has no line"
+                     : args.all      ? "the logs of the workers have no line"
+                                : fmt::format("the log of worker '{}' has no line", args.worker);
+  if (args.id != 0) note += fmt::format(" of job {}", args.id);
+  if (!args.since.empty()) note += fmt::format(" since {}", args.since);
+  return note + (args.follow ? "; those that come are shown" : "");
+}
+
 std::string WorkerLineJson(const LogLine& line) {
   return fmt::format(R"({{"worker":"{}","line":"{}"}})", JsonEscape(line.worker),
                      JsonEscape(line.text));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/args.h"
 #include "client/inspector.h"
 
 namespace meshwright::cli {
@@ -41,6 +42,8 @@ class WorkerLogReader {
 
 // In the order of time; lines of one worker stay in theirs.
 std::vector<LogLine> MergeLines(std::vector<std::vector<LogLine>> of_workers);
+// What is said where there was no line: of whom, and what narrowed it.
+std::string NoLinesNote(const LogsArgs& args);
 // {"worker":"w0","line":"..."}.
 std::string WorkerLineJson(const LogLine& line);
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "security/grpc/library_log.h"
 #include "worker/executor_main.h"
 #include "worker/host_process.h"
 
@@ -46,6 +47,7 @@ std::optional<HostMode> HostModeOf(int argc, char** argv) {
 }  // namespace
 
 int Main(int argc, char** argv, const actor::Registry& registry) {
+  security::TakeGrpcLog();
   if (const std::optional<int> code = RunIfExecutor(argc, argv)) return *code;
   if (const std::optional<HostMode> mode = HostModeOf(argc, argv)) {
     return ServeHostActors(UniqueFd(mode->socket), registry, mode->silent_ms);

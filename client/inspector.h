@@ -15,7 +15,7 @@
 namespace meshwright::client {
 
 struct LogAsk {
-  std::string worker;
+  std::string worker;  // empty: the controller's own
   proto::FetchLog what;  // without `ask`
   bool kept = false;     // what the controller keeps, whether the worker is here or not
 };
@@ -46,6 +46,8 @@ class Inspector {
   // Errors: kNotFound: the worker is not here, and nothing is kept of it.
   virtual Result<LogText> Log(const LogAsk& ask) = 0;
   virtual Result<ControllerState> State() = 0;
+  // Of the controller, as Prometheus reads them; of very many the first 3 MiB.
+  virtual Result<std::string> Metrics() = 0;
 };
 
 }  // namespace meshwright::client

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/constant_time.h"
 #include "controller/auth.h"
 
 namespace meshwright::controller {
@@ -44,6 +45,7 @@ const std::map<std::string_view, Act>& Methods() {
       {"/meshwright.v1.AdminService/Workers", Act::kLook},
       {"/meshwright.v1.AdminService/State", Act::kLook},
       {"/meshwright.v1.AdminService/WorkerLog", Act::kLook},
+      {"/meshwright.v1.AdminService/Metrics", Act::kLook},
       {"/meshwright.v1.TrustService/Join", Act::kJoin},
       {"/meshwright.v1.TrustService/Renew", Act::kRenew},
   };
@@ -119,25 +121,37 @@ Result<Caller> Access::Identify(const Shown& shown) const {
       "operator NAME` on its host makes one (--tls-dir); a worker joins with --join"));
 }
 
-Result<Caller> Access::Check(std::string_view method, const Shown& shown) const {
+Admission Access::Admit(std::string_view method, const Shown& shown) const {
   const Act act = ActOf(method);
-  if (act == Act::kJoin) return Caller{std::nullopt, "", shown.from};
+  if (act == Act::kJoin) return {Caller{std::nullopt, "", shown.from}, true, OkStatus()};
   auto caller = Identify(shown);
-  Status refused = internal::ToStatus(caller);
+  if (!caller.has_value()) {
+    return {Caller{std::nullopt, "", shown.from}, false, internal::ToStatus(caller)};
+  }
   // Where everyone may do everything, nobody has a certificate to renew.
-  const bool may =
-      caller.has_value() && (caller->role ? May(*caller->role, act) : act != Act::kRenew);
-  if (caller.has_value() && !may) {
-    refused = PermissionDenied(fmt::format("{} may not call {}: that is for {}", WhoIs(*caller),
-                                           method.substr(method.rfind('.') + 1), WhoMay(act)));
-  }
-  if (refused.ok()) return caller;
-  if (audit_ != nullptr) {
-    const Caller who = caller.value_or(Caller{std::nullopt, "", shown.from});
-    audit_->WriteRefused({who.name, who.role ? std::string(security::RoleName(*who.role)) : "",
-                          who.from, std::string(method), "", refused});
-  }
-  return Fail(refused);
+  const bool may = caller->role ? May(*caller->role, act) : act != Act::kRenew;
+  if (may) return {*std::move(caller), true, OkStatus()};
+  const Status refusal =
+      PermissionDenied(fmt::format("{} may not call {}: that is for {}", WhoIs(*caller),
+                                   method.substr(method.rfind('.') + 1), WhoMay(act)));
+  return {*std::move(caller), true, refusal};
+}
+
+void Access::Refused(std::string_view method, const Admission& admission,
+                     const std::string& detail) const {
+  MW_CHECK(!admission.refusal.ok()) << "a refusal of what may be";
+  MW_CHECK(admission.known || detail.empty()) << "a stranger's request was read";
+  if (audit_ == nullptr) return;
+  const Caller& who = admission.caller;
+  audit_->WriteRefused({who.name, who.role ? std::string(security::RoleName(*who.role)) : "",
+                        who.from, std::string(method), detail, admission.refusal});
+}
+
+Result<Caller> Access::Check(std::string_view method, const Shown& shown) const {
+  Admission admission = Admit(method, shown);
+  if (admission.refusal.ok()) return std::move(admission.caller);
+  Refused(method, admission, "");
+  return Fail(admission.refusal);
 }
 
 void Access::Answered(std::string_view method, const Caller& caller, const std::string& detail,

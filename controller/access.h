@@ -42,14 +42,28 @@ struct Caller {
   std::string from;
 };
 
+struct Admission {
+  Caller caller;
+  // It has shown who it is. What such a caller asks for may be read, and written down, though it
+  // may not have it; of strangers nothing is read.
+  bool known = false;
+  // kUnauthenticated saying what to show; kPermissionDenied naming the role that may.
+  Status refusal;
+};
+
 class Access {
  public:
   // audit: null for none.
   Access(AccessOptions options, AuditLog* audit) : options_(std::move(options)), audit_(audit) {}
 
-  // Who calls "/meshwright.v1.JobService/Submit", if they may. Refusals are audited.
-  // Errors: kUnauthenticated saying what to show; kPermissionDenied naming the role that may.
+  // Whether who calls "/meshwright.v1.JobService/Submit" may. Writes nothing down.
   // REQUIRES: the method is in the table.
+  Admission Admit(std::string_view method, const Shown& shown) const;
+  // Writes a refusal down. `detail`: upon what the call would have acted, as far as was read.
+  void Refused(std::string_view method, const Admission& admission,
+               const std::string& detail) const;
+
+  // Both at once, for calls of which nothing is read before. Errors: those of Admission::refusal.
   Result<Caller> Check(std::string_view method, const Shown& shown) const;
 
   // Writes a call down that acts. `detail`: upon what ("job 12").

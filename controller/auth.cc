@@ -2,16 +2,9 @@
 
 #include <fmt/format.h>
 
-namespace meshwright::controller {
+#include "base/constant_time.h"
 
-bool ConstantTimeEqual(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  volatile unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
-  }
-  return difference == 0;
-}
+namespace meshwright::controller {
 
 Status CheckAuthorization(std::string_view token, std::string_view authorization) {
   if (token.empty()) return OkStatus();

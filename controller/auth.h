@@ -8,9 +8,6 @@
 
 namespace meshwright::controller {
 
-// Time depends on the lengths only.
-bool ConstantTimeEqual(std::string_view a, std::string_view b);
-
 // `authorization`: the value of the metadata entry of that name, empty when absent.
 // Errors: kUnauthenticated saying where the token comes from.
 Status CheckAuthorization(std::string_view token, std::string_view authorization);

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "controller/auth.h"
+#include "base/constant_time.h"
 #include "controller/core_actors.h"
 #include "controller/core_ahead.h"
 #include "controller/core_checks.h"

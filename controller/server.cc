@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/disk_metrics.h"
 #include "base/file.h"
+#include "base/line_log.h"
 #include "base/listen_address.h"
 #include "base/log.h"
-#include "base/metrics_server.h"
 #include "base/tls_identity.h"
 #include "controller/audit_log.h"
 #include "controller/auth.h"
@@ -21,14 +20,18 @@
 #include "controller/control_loop.h"
 #include "controller/fleet_metrics.h"
 #include "controller/grpc/rpc_server.h"
+#include "controller/scrape_targets.h"
 #include "controller/server_impl.h"
 #include "controller/trust.h"
 #include "controller/worker_logs.h"
 #include "search/find_layout.h"
 #include "security/certificate.h"
+#include "security/metrics_port.h"
 
 namespace meshwright::controller {
 namespace {
+
+constexpr size_t kOwnLogSegmentBytes = size_t{1} << 20;  // four of them
 
 std::string RandomKey() {
   std::random_device device;
@@ -45,30 +48,6 @@ Result<std::string> FilesKey(const StateDir& dir) {
   std::string made = RandomKey();
   MW_TRY(WriteFileAtomic(dir.files_key_path(), made, 0600));
   return made;
-}
-
-std::string ScrapeTargets(const std::vector<proto::WorkerInfo>& workers) {
-  nlohmann::json targets = nlohmann::json::array();
-  for (const proto::WorkerInfo& worker : workers) {
-    if (worker.metrics_address.empty() || worker.state == "LOST" || worker.state == "LEFT")
-      continue;
-    targets.push_back(
-        {{"targets", {worker.metrics_address}},
-         {"labels",
-          {{"meshwright_role", "worker"}, {"worker", worker.name}, {"host", worker.host}}}});
-  }
-  return targets.dump();
-}
-
-Status CheckScraper(const std::string& token, const std::string& authorization) {
-  if (token.empty()) {
-    return Unauthenticated(
-        "metrics are for who has a token where others reach them, and there is none; start the "
-        "controller with --scrape-token-file");
-  }
-  if (ConstantTimeEqual(authorization, "Bearer " + token)) return OkStatus();
-  return Unauthenticated(
-      "metrics want the token of --scrape-token-file, as 'Authorization: Bearer TOKEN'");
 }
 
 // An identity that cannot serve is said at the start, not to each caller.
@@ -92,30 +71,30 @@ Result<FleetView> FleetOf(const Core& core) {
   return FleetView{now.unix_ms, core.Jobs(), core.Workers(now), core.DeviceJobs()};
 }
 
-struct HttpPort {
-  std::unique_ptr<MetricsServer> server;
-  std::unique_ptr<security::TlsFront> https;  // none: the server has the port itself
-};
-
-// In the clear on the port itself, or behind a front that speaks TLS.
-Result<HttpPort> StartHttp(const ServerOptions& options, MetricsRegistry& registry) {
-  HttpPort port;
-  HttpServerOptions http{
-      .host = options.bind, .port = options.metrics_port, .threads = options.http_threads};
-  const bool tls = !options.http_certificate.empty();
-  if (tls) {
-    http.host = "127.0.0.1";
-    http.port = 0;
+// What this process logs while it lives. A disk that takes nothing is no reason to stop.
+class OwnLog {
+ public:
+  // Null: it is not wanted.
+  static Result<std::unique_ptr<OwnLog>> Of(const ServerOptions& options, const StateDir& dir) {
+    if (!options.keeps_log) return nullptr;
+    MW_ASSIGN_OR_RETURN(auto lines, LineLog::Open({.folder = dir.root() + "/controller-log",
+                                                   .name = "controller",
+                                                   .segment_bytes = kOwnLogSegmentBytes}));
+    return std::unique_ptr<OwnLog>(new OwnLog(std::move(lines)));
   }
-  MW_ASSIGN_OR_RETURN(port.server, MetricsServer::Start(http, registry));
-  if (!tls) return port;
-  MW_ASSIGN_OR_RETURN(port.https,
-                      security::TlsFront::Start({.host = options.bind,
-                                                 .port = options.metrics_port,
-                                                 .behind = port.server->port(),
-                                                 .certificate = options.http_certificate}));
-  return port;
-}
+  ~OwnLog() { SetLogSink(nullptr); }
+  OwnLog(const OwnLog&) = delete;
+  OwnLog& operator=(const OwnLog&) = delete;
+
+  const LineLog* lines() const { return lines_.get(); }
+
+ private:
+  explicit OwnLog(std::unique_ptr<LineLog> lines) : lines_(std::move(lines)) {
+    SetLogSink([log = lines_.get()](LogLevel, std::string_view line) { (void)log->Add(line); });
+  }
+
+  const std::unique_ptr<LineLog> lines_;
+};
 
 class ServerImpl final : public ServerWithCounters {
  public:
@@ -127,6 +106,7 @@ class ServerImpl final : public ServerWithCounters {
     MW_TRY(CheckOwnIdentity(options.tls_dir));
     MW_ASSIGN_OR_RETURN(StateDir dir, StateDir::Open(options.state_dir));
     dir_ = std::make_unique<StateDir>(std::move(dir));
+    MW_ASSIGN_OR_RETURN(own_log_, OwnLog::Of(options, *dir_));
     MW_ASSIGN_OR_RETURN(store_, OpenSqliteStore(dir_->store_path(), dir_->LastJob()));
     MW_ASSIGN_OR_RETURN(blobs_, BlobStore::Open(dir_->blobs_dir(), options.limits.blobs));
     const std::string& root = options.checkpoint_root;
@@ -180,10 +160,7 @@ class ServerImpl final : public ServerWithCounters {
   }
 
   int port() const override { return rpc_ ? rpc_->port() : 0; }
-  int metrics_port() const override {
-    if (https_) return https_->port();
-    return metrics_server_ ? metrics_server_->port() : -1;
-  }
+  int metrics_port() const override { return http_ ? http_->port() : -1; }
 
   Status Answers() override {
     return internal::ToStatus(
@@ -197,8 +174,7 @@ class ServerImpl final : public ServerWithCounters {
     if (logs_) logs_->Stop();
     if (rpc_) rpc_->Shutdown();
     if (site_) site_->Stop();
-    https_.reset();
-    metrics_server_.reset();
+    http_.reset();
     site_.reset();
   }
 
@@ -259,22 +235,23 @@ class ServerImpl final : public ServerWithCounters {
     parts.resolve = options.resolve;
     parts.story = story_.get();
     parts.logs = logs_.get();
+    parts.own_log = own_log_ ? own_log_->lines() : nullptr;
+    parts.registry = &registry_;
     MW_ASSIGN_OR_RETURN(rpc_, RpcServer::Start(options.bind, options.port, std::move(parts)));
     return OkStatus();
   }
 
   Status StartMetrics(const ServerOptions& options) {
     if (options.metrics_port < 0) return OkStatus();
-    MW_ASSIGN_OR_RETURN(HttpPort http, StartHttp(options, registry_));
-    metrics_server_ = std::move(http.server);
-    https_ = std::move(http.https);
-    const bool tls = !options.http_certificate.empty();
-    if (!options.scrape_token.empty() || (tls && !IsLoopbackBind(options.bind))) {
-      metrics_server_->SetGuard([token = options.scrape_token](const HttpRequest& request) {
-        return CheckScraper(token, request.Header("authorization"));
-      });
-    }
-    metrics_server_->AddRoute(
+    MW_ASSIGN_OR_RETURN(
+        http_,
+        security::MetricsPort::Start(
+            {{.host = options.bind, .port = options.metrics_port, .threads = options.http_threads},
+             options.http_certificate,
+             options.scrape_token},
+            registry_));
+    MetricsServer& server = http_->server();
+    server.AddRoute(
         "/api/v1/prometheus/targets", "application/json", [this]() -> Result<std::string> {
           MW_ASSIGN_OR_RETURN(auto workers,
                               Await<std::vector<proto::WorkerInfo>>(
@@ -287,20 +264,21 @@ class ServerImpl final : public ServerWithCounters {
     };
     constexpr const char* kText = "text/plain; charset=utf-8";
     // Whether a supervisor should start it anew: not for being busy, as /healthz says it is.
-    metrics_server_->AddRoute("/livez", kText, answers, RouteAccess::kOpen);
+    server.AddRoute("/livez", kText, answers, RouteAccess::kOpen);
     // Whether callers should be sent here: the state is loaded, and the ports are open.
-    metrics_server_->AddRoute("/readyz", kText, answers, RouteAccess::kOpen);
-    metrics_server_->SetHealth(
+    server.AddRoute("/readyz", kText, answers, RouteAccess::kOpen);
+    server.SetHealth(
         [this]() -> Status { return rpc_->Health().ok() ? Answers() : rpc_->Health(); });
     if (!options.make_site) return OkStatus();
     site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get(), audit_.get()});
-    metrics_server_->SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
+    server.SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
     return OkStatus();
   }
 
   // In the order of their dependence: what is below uses what is above.
   MetricsRegistry registry_;
   std::unique_ptr<StateDir> dir_;
+  std::unique_ptr<OwnLog> own_log_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<CheckpointStore> checkpoints_;
@@ -313,8 +291,7 @@ class ServerImpl final : public ServerWithCounters {
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Trust> trust_;
   std::unique_ptr<Site> site_;
-  std::unique_ptr<MetricsServer> metrics_server_;
-  std::unique_ptr<security::TlsFront> https_;
+  std::unique_ptr<security::MetricsPort> http_;
   std::unique_ptr<RpcServer> rpc_;
 };
 

@@ -56,6 +56,8 @@ struct ServerOptions {
   int http_threads = 16;  // callers of the HTTP server at once, streams of the site among them
   PlanListener on_plan;   // null: nobody draws plans
   std::shared_ptr<RunStory> story;  // null: nobody asks what happened in steps
+  // Takes what this process logs, and keeps its end in the state folder, for `logs --controller`.
+  bool keeps_log = false;
   proto::ResolveFile resolve;  // of job files that clients send as they are; null: none is taken
 };
 

@@ -31,6 +31,7 @@ struct JobFile {
   std::vector<std::string> overrides;
   std::map<std::string, std::string> environment;
   std::string folder, working_folder;
+  std::string owner;  // who asks, by its certificate; not on the wire. Empty: it has none
   std::vector<ClientFile> files;
   bool listed = false;  // the client has no others that the job wants
   // Its own programs, in the place of a model, and who drives them; the rest says the file.

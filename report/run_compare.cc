@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "ir/job.h"
 #include "ir/metric.h"
+#include "report/steps_csv.h"
 #include "report/views_json.h"
 
 namespace meshwright::report {
@@ -220,12 +221,18 @@ nlohmann::ordered_json PlacesJson(const std::vector<LossesAt>& places, const cha
 
 Result<std::vector<StepMetrics>> ParseSteps(std::string_view text, const std::string& path) {
   std::vector<StepMetrics> steps;
+  if (IsCsvOfSteps(text)) {
+    steps = ParseCsvSteps(text);
+    text = {};
+  }
   for (const std::string& line : Split(text, '\n')) {
     if (auto step = StepOfLine(line)) steps.push_back(std::move(*step));
   }
   if (!steps.empty()) return steps;
-  return Fail(InvalidArgument(
-      fmt::format("{} has no steps: name the metrics.jsonl of a run, or the folder of one", path)));
+  return Fail(
+      InvalidArgument(fmt::format("{} has no steps: name the metrics.jsonl or metrics.csv of "
+                                  "a run, or the folder of one",
+                                  path)));
 }
 
 RunFigures FiguresOf(const ComparedRun& run) {

@@ -22,7 +22,8 @@ struct ComparedRun {
   std::vector<client::StepMetrics> steps;
 };
 
-// The steps of a metrics.jsonl, of the controller or of `records`. What is no step is left out, and
+// The steps of a metrics.jsonl, of the controller or of `records`, or of a metrics.csv, which its
+// first line tells. What is no step is left out, and
 // so is a last line that is still being written. Errors: kInvalidArgument: there is no step in it.
 Result<std::vector<client::StepMetrics>> ParseSteps(std::string_view text, const std::string& path);
 

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -17,6 +16,8 @@
 #include "base/os_error.h"
 #include "base/text.h"
 #include "ir/training_flops.h"
+#include "report/otlp_spans.h"
+#include "report/steps_csv.h"
 #include "report/views_json.h"
 
 namespace meshwright::report {
@@ -58,21 +59,6 @@ Status RemoveOldEvents(const std::string& folder) {
   return OkStatus();
 }
 
-// Quoted where a spreadsheet wants it (RFC 4180).
-std::string CsvField(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
-std::string CsvNumber(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : std::string();
-}
-
 }  // namespace
 
 int64_t DevicesOf(const std::string& layout) {
@@ -104,6 +90,7 @@ RunFacts FactsOf(const client::JobInfo& info, const ir::JobRequest& job) {
   facts.begin_unix_s = static_cast<double>(info.started_unix_ms > 0 ? info.started_unix_ms
                                                                     : info.submitted_unix_ms) /
                        1e3;
+  facts.submitted_unix_s = static_cast<double>(info.submitted_unix_ms) / 1e3;
   facts.devices = DevicesOf(info.layout);
   facts.flops_per_step = ir::TrainingFlops(job);
   facts.peak_flops_per_s = info.peak_flops_per_s;
@@ -138,27 +125,6 @@ std::string StepLine(const StepMetrics& step) {
   if (std::isnan(step.validation_loss)) object.erase("validation_loss");
   for (const auto& [name, value] : step.values) object["values"][name] = NumberOrNull(value);
   return JsonText(object) + "\n";
-}
-
-std::string CsvOf(const std::vector<StepMetrics>& steps) {
-  std::set<std::string> names;
-  for (const StepMetrics& step : steps) {
-    for (const auto& [name, value] : step.values) names.insert(name);
-  }
-  std::string text = "step,loss,grad_norm,lr,tokens,seconds,validation_loss";
-  for (const std::string& name : names) text += "," + CsvField(name);
-  text += "\n";
-  for (const StepMetrics& step : steps) {
-    text += fmt::format("{},{},{},{},{},{},{}", step.step, CsvNumber(step.loss),
-                        CsvNumber(step.grad_norm), CsvNumber(step.lr), CsvNumber(step.tokens),
-                        CsvNumber(step.seconds), CsvNumber(step.validation_loss));
-    for (const std::string& name : names) {
-      const auto value = step.values.find(name);
-      text += "," + (value == step.values.end() ? std::string() : CsvNumber(value->second));
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 std::string RunFolder(const RunFacts& facts) {
@@ -219,15 +185,16 @@ Status RunRecorder::Add(const std::vector<StepMetrics>& steps) {
           {facts_.begin_unix_s + seconds_, step.step + 1, "", ScalarsOf(step, facts_, tokens_)});
     }
     if (lines_.valid()) lines += StepLine(step);
-    if (Writes(RecordFormat::kCsv)) all_.push_back(step);
+    if (Writes(RecordFormat::kCsv) || Writes(RecordFormat::kOtlp)) all_.push_back(step);
   }
   if (events_.valid()) MW_TRY(WriteAll(events_.get(), events, path_));
   return lines_.valid() ? WriteAll(lines_.get(), lines, path_) : OkStatus();
 }
 
 Status RunRecorder::Finish() {
-  if (!Writes(RecordFormat::kCsv)) return OkStatus();
-  return WriteFileAtomic(path_ + "/metrics.csv", CsvOf(all_));
+  if (Writes(RecordFormat::kCsv)) MW_TRY(WriteFileAtomic(path_ + "/metrics.csv", CsvOf(all_)));
+  if (!Writes(RecordFormat::kOtlp)) return OkStatus();
+  return WriteFileAtomic(path_ + "/traces.jsonl", OtlpOf(facts_, all_));
 }
 
 }  // namespace meshwright::report

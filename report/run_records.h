@@ -9,6 +9,7 @@
 //                  values/NAME      what the job's own programs report
 //   jsonl        an object per step, steps from 0, as the controller's metrics.jsonl and -o json
 //   csv          the same as a table; a field that a step lacks is empty
+//   otlp         spans for OpenTelemetry (report/otlp_spans.h)
 //
 // The controller keeps no time of a step: the wall time of an event is when the job began plus the
 // seconds of its steps so far, without what it waited in between.
@@ -29,7 +30,7 @@
 
 namespace meshwright::report {
 
-enum class RecordFormat : uint8_t { kTensorBoard, kJsonl, kCsv };
+enum class RecordFormat : uint8_t { kTensorBoard, kJsonl, kCsv, kOtlp };
 
 // What is known of a run beside its steps.
 struct RunFacts {
@@ -37,8 +38,9 @@ struct RunFacts {
   std::string name;
   std::string layout;
   double begin_unix_s = 0;
-  int64_t devices = 0;        // 0: not known
-  double flops_per_step = 0;  // of all devices together; 0: not known
+  double submitted_unix_s = 0;  // 0: not known
+  int64_t devices = 0;          // 0: not known
+  double flops_per_step = 0;    // of all devices together; 0: not known
   double peak_flops_per_s = 0;
   std::string config_text;  // the resolved configuration; empty: a client's own job
 };
@@ -51,7 +53,6 @@ RunFacts FactsOf(const client::JobInfo& info, const ir::JobRequest& job);
 std::vector<formats::EventScalar> ScalarsOf(const client::StepMetrics& step, const RunFacts& facts,
                                             double tokens);
 std::string StepLine(const client::StepMetrics& step);  // with its line end
-std::string CsvOf(const std::vector<client::StepMetrics>& steps);
 
 // "gpt-3": the folder of a run below that of all records; what may be in no file name is "_".
 std::string RunFolder(const RunFacts& facts);
@@ -67,7 +68,8 @@ class RunRecorder {
 
   // Steps in the order in which they came. Errors: those of writing.
   Status Add(const std::vector<client::StepMetrics>& steps);
-  // Of csv, whose columns are those of all steps: it is written here.
+  // Of csv, whose columns are those of all steps, and otlp, whose first span is as long as all of
+  // them: they are written here.
   Status Finish();
   // By which plan it goes on: after a failure it may be another one.
   void SetPlanned(const client::JobInfo& info);
@@ -85,7 +87,7 @@ class RunRecorder {
   const std::vector<RecordFormat> formats_;
   const std::string path_;
   UniqueFd events_, lines_;
-  std::vector<client::StepMetrics> all_;  // of csv
+  std::vector<client::StepMetrics> all_;  // of csv and otlp
   int64_t count_ = 0;
   double tokens_ = 0;
   double seconds_ = 0;

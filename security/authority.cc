@@ -77,9 +77,10 @@ Result<std::string> AlternativeName(const std::string& host) {
 Result<std::string> AlternativeNames(const CertificateOrder& order) {
   std::string names = "URI:" + FormatUri(order.subject);
   if (order.subject.role == Role::kController) names += std::string(",DNS:") + kControllerName;
+  if (order.subject.role == Role::kWorker) names += std::string(",DNS:") + kWorkerName;
   for (const std::string& host : order.hosts) {
-    if (host == kControllerName) {
-      return Fail(InvalidArgument(std::string(kControllerName) + " is not for others"));
+    if (host == kControllerName || host == kWorkerName) {
+      return Fail(InvalidArgument(host + " is not for others"));
     }
     MW_ASSIGN_OR_RETURN(const std::string name, AlternativeName(host));
     names += "," + name;

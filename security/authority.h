@@ -1,8 +1,9 @@
 // The authority of a cluster: a folder with ca.pem and its key, which signs certificates.
 //
 // Keys are of the curve P-256. A certificate names its holder (security/subject.h); that of a
-// controller has kControllerName besides, and its file holds the authority's certificate behind its
-// own, so that who joins can compare that with the fingerprint in the join token.
+// controller has kControllerName besides, that of a worker kWorkerName. A controller's file holds
+// the authority's certificate behind its own, so that who joins can compare that with the
+// fingerprint in the join token.
 //
 // Thread rule: Sign is thread-safe.
 #pragma once

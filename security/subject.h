@@ -47,5 +47,7 @@ Status CheckName(std::string_view name);
 // The name that every certificate of a controller has, and no other: who dials a controller wants
 // it, wherever the controller is reached.
 inline constexpr const char* kControllerName = "controller.meshwright";
+// The same of workers, for who scrapes their metrics.
+inline constexpr const char* kWorkerName = "worker.meshwright";
 
 }  // namespace meshwright::security

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/constant_time.h"
 #include "base/sha256.h"
 #include "base/text.h"
-#include "controller/auth.h"
 
 namespace meshwright::web {
 namespace {
@@ -58,7 +58,7 @@ const char* RoleName(Role role) {
 
 Role Access::RoleOfToken(const std::string& token) const {
   const auto is = [&token](const std::string& wanted) {
-    return !wanted.empty() && controller::ConstantTimeEqual(token, wanted);
+    return !wanted.empty() && ConstantTimeEqual(token, wanted);
   };
   if (is(options_.operator_token)) return Role::kOperator;
   return is(options_.viewer_token) ? Role::kViewer : Role::kNobody;
@@ -81,7 +81,7 @@ Role Access::RoleOfCookie(const std::string& cookie) const {
     const std::string& token =
         role == Role::kOperator ? options_.operator_token : options_.viewer_token;
     if (token.empty() || parts[0] != RoleName(role)) continue;
-    if (controller::ConstantTimeEqual(cookie, CookieOf(role, until_ms))) return role;
+    if (ConstantTimeEqual(cookie, CookieOf(role, until_ms))) return role;
   }
   return Role::kNobody;
 }

@@ -15,10 +15,10 @@
 #include "base/failpoint.h"
 #include "base/listen_address.h"
 #include "base/log.h"
-#include "base/metrics_server.h"
 #include "base/mutex.h"
 #include "base/thread_team.h"
 #include "proto/mesh_of.h"
+#include "security/metrics_port.h"
 #include "worker/actor_hosts.h"
 #include "worker/agent_metrics.h"
 #include "worker/blob_cache.h"
@@ -141,10 +141,8 @@ class AgentImpl final : public Agent {
     registry_.AddRefresh([this] { RefreshMetrics(); });
     AddMachineMetrics(registry_, {options_.cache_dir, options_.scratch.folder}, options_.gpus);
     if (options_.metrics_port >= 0) {
-      MW_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Start({.host = options_.data_bind,
-                                                                 .port = options_.metrics_port},
-                                                                registry_));
-      metrics_server_->SetHealth([this] {
+      MW_ASSIGN_OR_RETURN(http_, security::MetricsPort::Start(MetricsPortOf(options_), registry_));
+      http_->server().SetHealth([this] {
         return pulse_.joined() ? OkStatus() : Unavailable("it looks for the controller");
       });
     }
@@ -153,16 +151,12 @@ class AgentImpl final : public Agent {
         MakeExecutors(resources_, {options_.executor_command, options_.controller, options_.token,
                                    options_.tls_dir, options_.executor_end_ms});
     register_ = RegisterOf(options_, roots_, checkpoint_roots_, resources_.listener->port());
-    if (metrics_server_) {
-      const std::string& host =
-          options_.advertise.empty() ? options_.data_bind : options_.advertise;
-      register_.metrics_address = FormatHostPort(host, metrics_server_->port());
-    }
+    if (http_) register_.metrics_address = MetricsAddressOf(options_, http_->port());
     thread_ = std::thread([this] { Run(); });
     return OkStatus();
   }
 
-  int metrics_port() const override { return metrics_server_ ? metrics_server_->port() : -1; }
+  int metrics_port() const override { return http_ ? http_->port() : -1; }
   const Pulse& pulse() const override { return pulse_; }
 
   Status Wait(int64_t timeout_ms) override {
@@ -200,7 +194,7 @@ class AgentImpl final : public Agent {
     }
     if (link_) link_->CancelBulk();
     if (thread_.joinable()) thread_.join();
-    metrics_server_.reset();
+    http_.reset();
   }
 
  private:
@@ -575,7 +569,7 @@ class AgentImpl final : public Agent {
   Status lost_device_ MW_GUARDED_BY(mutex_);
   std::shared_ptr<Session> session_ MW_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<RunningMesh>> meshes_ MW_GUARDED_BY(mutex_);
-  std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<security::MetricsPort> http_;
   std::thread thread_;
 };
 

@@ -38,6 +38,7 @@ struct AgentOptions {
   std::vector<ir::DataRoot> checkpoint_roots = {};  // below which checkpoints are kept
   std::string token;
   std::string tls_dir;             // of the worker's identity; empty: in the clear
+  std::string scrape_token;        // that metrics want; empty: none, by TLS off loopback nobody
   std::string host_id;             // empty: LocalHostId()
   std::string transport = "auto";  // auto | shm | tcp
   int64_t memory_bytes = 0;        // per device; 0: share of the machine

@@ -49,6 +49,18 @@ proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots
   return info;
 }
 
+security::MetricsPortOptions MetricsPortOf(const AgentOptions& options) {
+  return {{.host = options.data_bind, .port = options.metrics_port},
+          security::OwnCertificate(options.data_bind, options.tls_dir),
+          options.scrape_token};
+}
+
+std::string MetricsAddressOf(const AgentOptions& options, int port) {
+  const bool tls = !MetricsPortOf(options).certificate.empty();
+  const std::string& host = options.advertise.empty() ? options.data_bind : options.advertise;
+  return (tls ? "https://" : "") + FormatHostPort(host, port);
+}
+
 Status TakeWelcome(const std::string& controller, Term term, const proto::Welcome& welcome,
                    proto::Register& info) {
   if (!info.cluster_id.empty() && info.cluster_id != welcome.cluster_id) {

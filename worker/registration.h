@@ -1,4 +1,4 @@
-// What a worker says of itself when it joins a cluster.
+// What a worker says of itself when it joins a cluster, and where its metrics are.
 //
 // Thread rule: pure, but for the incarnation, which is another one with each call.
 #pragma once
@@ -10,6 +10,7 @@
 #include "checkpoint/roots.h"
 #include "data/roots.h"
 #include "proto/messages.h"
+#include "security/metrics_port.h"
 #include "worker/agent.h"
 
 namespace meshwright::worker {
@@ -17,6 +18,11 @@ namespace meshwright::worker {
 // But for its metrics.
 proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots,
                            const checkpoint::Roots& checkpoint_roots, int data_port);
+
+// By TLS where others reach it and the worker has an identity, as the controller's.
+security::MetricsPortOptions MetricsPortOf(const AgentOptions& options);
+// "HOST:PORT", with "https://" before it where they are by TLS.
+std::string MetricsAddressOf(const AgentOptions& options, int port);
 
 // The controller there has let it in: the cluster and its term stand in `info` from then on.
 // Errors: kFailedPrecondition: another cluster than before, or an older controller than one seen.

@@ -50,6 +50,13 @@ class GrpcInspector final : public Inspector {
     return ControllerState{reply.cluster_id(), reply.version(), reply.unix_ms()};
   }
 
+  Result<std::string> Metrics() override {
+    v1::MetricsReply reply;
+    MW_TRY(
+        Call([&](grpc::ClientContext* context) { return admin_->Metrics(context, {}, &reply); }));
+    return reply.text();
+  }
+
  private:
   template <typename Rpc>
   Status Call(const Rpc& rpc) const {

@@ -14,9 +14,7 @@
 
 namespace meshwright::controller {
 
-// `method`: "/meshwright.v1.JobService/Submit". Errors: those of Access::Check.
-inline Result<Caller> CheckCall(const grpc::ServerContextBase& context, const Access& access,
-                                std::string_view method) {
+inline Shown ShownBy(const grpc::ServerContextBase& context) {
   const auto& metadata = context.client_metadata();
   const auto it = metadata.find("authorization");
   const security::Peer peer = security::PeerOf(context);
@@ -25,7 +23,22 @@ inline Result<Caller> CheckCall(const grpc::ServerContextBase& context, const Ac
   shown.over_tls = peer.over_tls;
   shown.certificate = peer.subject;
   shown.from = peer.address;
-  return access.Check(method, shown);
+  return shown;
+}
+
+// `method`: "/meshwright.v1.JobService/Submit". Errors: those of Access::Check.
+inline Result<Caller> CheckCall(const grpc::ServerContextBase& context, const Access& access,
+                                std::string_view method) {
+  return access.Check(method, ShownBy(context));
+}
+
+// For a call whose request says upon what it acts. One of a caller who is known and may not is read
+// all the same, so that the audit log has it; one of a stranger is refused here.
+inline Admission AdmitCall(const grpc::ServerContextBase& context, const Access& access,
+                           std::string_view method) {
+  Admission admission = access.Admit(method, ShownBy(context));
+  if (!admission.known) access.Refused(method, admission, "");
+  return admission;
 }
 
 // Measures from its making to Done().

@@ -172,14 +172,27 @@ Status CheckpointServiceImpl::ListSteps(grpc::ServerContext& context, ListStream
 
 grpc::Status CheckpointServiceImpl::StreamedRemove(grpc::ServerContext* context,
                                                    RemoveStream* stream) {
-  return Serve(*context, "/meshwright.v1.CheckpointService/Remove", "remove",
-               [&] { return RemoveStep(*context, *stream); });
+  constexpr const char* kPath = "/meshwright.v1.CheckpointService/Remove";
+  const CallTimer timer(parts_.metrics, "checkpoint", "remove");
+  const Admission admission = AdmitCall(*context, *parts_.access, kPath);
+  if (!admission.known) return timer.Done(admission.refusal);
+  TimedStream timed(*stream, parts_, *context, parts_.limits.request_ms);
+  v1::RemoveCheckpointRequest request;
+  const bool read = timed.Read(&request);
+  const std::string on = read ? AuditDetail(request) : "";
+  if (!admission.refusal.ok()) {
+    parts_.access->Refused(kPath, admission, on);
+    return timer.Done(admission.refusal);
+  }
+  const Status status =
+      read ? RemoveStep(request, timed) : Cancelled("the request did not come whole");
+  parts_.access->Answered(kPath, admission.caller, on, status);
+  return timer.Done(status);
 }
 
-Status CheckpointServiceImpl::RemoveStep(grpc::ServerContext& context, RemoveStream& raw) {
-  v1::RemoveCheckpointRequest request;
-  TimedStream stream(raw, parts_, context, parts_.limits.request_ms);
-  if (!stream.Read(&request)) return Cancelled("the request did not come whole");
+template <typename Stream>
+Status CheckpointServiceImpl::RemoveStep(const v1::RemoveCheckpointRequest& request,
+                                         Stream& stream) {
   MW_ASSIGN_OR_RETURN(const std::string folder, FolderOf(request.job_id()));
   MW_TRY(store_->Remove(folder, request.step()));
   stream.Write(v1::RemoveCheckpointReply());

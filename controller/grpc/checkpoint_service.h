@@ -37,7 +37,8 @@ class CheckpointServiceImpl final : public v1::CheckpointService::StreamedServic
   Status PutShard(grpc::ServerContext& context, grpc::ServerReader<v1::PutShardChunk>& reader);
   Status GetFile(grpc::ServerContext& context, GetStream& stream);
   Status ListSteps(grpc::ServerContext& context, ListStream& stream);
-  Status RemoveStep(grpc::ServerContext& context, RemoveStream& stream);
+  template <typename Stream>
+  Status RemoveStep(const v1::RemoveCheckpointRequest& request, Stream& stream);
   Result<MeshFiles> FilesOf(const v1::MeshKey& mesh);
   // Errors: kNotFound: there is no such job, or its checkpoints are elsewhere.
   Result<std::string> FolderOf(int64_t job);

@@ -1,5 +1,7 @@
 #include "controller/grpc/interact_reactor.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +15,8 @@
 
 namespace meshwright::controller {
 namespace {
+
+constexpr const char* kInteractPath = "/meshwright.v1.JobService/Interact";
 
 using Base = grpc::ServerBidiReactor<v1::Frame, v1::Frame>;
 using Writer = StreamWriter<v1::Frame, v1::Frame>;
@@ -46,8 +50,9 @@ class WriterPeer final : public ClientPeer {
 // Reads go to the loop as they come. The reactor lives until gRPC is done with it.
 class InteractReactor final : public Base {
  public:
-  InteractReactor(grpc::CallbackServerContext& context, const CallParts& parts)
+  InteractReactor(grpc::CallbackServerContext& context, const CallParts& parts, Caller caller)
       : parts_(parts),
+        caller_(std::move(caller)),
         writer_(std::make_shared<Writer>(
             this, WriterLimits{.bytes = kMostQueuedBytes, .reader = "this client"})),
         peer_(std::make_shared<WriterPeer>(writer_)),
@@ -105,6 +110,8 @@ class InteractReactor final : public Base {
   Status Open(proto::SessionOpen open) {
     if (std::exchange(opened_, true)) return FailedPrecondition("the session is open already");
     if (!open.job) {
+      parts_.access->Answered(kInteractPath, caller_, fmt::format("job {}", open.job_id),
+                              OkStatus());
       actors_->SetJob(JobId(open.job_id));
       parts_.loop->Attach(client_, open.job_id, {std::move(open.session), open.again});
       return OkStatus();
@@ -112,8 +119,12 @@ class InteractReactor final : public Base {
     MW_TRY(CheckSubmission(open.op_id, *open.job, *parts_.blobs));
     ControlLoop* const loop = parts_.loop;
     loop->Submit(open.op_id, std::move(*open.job),
-                 [loop, client = client_, peer = peer_, actors = actors_,
+                 [loop, client = client_, peer = peer_, actors = actors_, access = parts_.access,
+                  caller = caller_,
                   name = SessionName{std::move(open.session), open.again}](Result<int64_t> id) {
+                   access->Answered(kInteractPath, caller,
+                                    id.has_value() ? fmt::format("job {}", *id) : "",
+                                    internal::ToStatus(id));
                    if (!id.has_value()) {
                      // A controller that stops: the next one is asked again, under the same op_id.
                      const bool stops = id.error().code() == StatusCode::kUnavailable;
@@ -126,6 +137,7 @@ class InteractReactor final : public Base {
   }
 
   const CallParts parts_;
+  const Caller caller_;
   const std::shared_ptr<Writer> writer_;
   const std::shared_ptr<WriterPeer> peer_;
   const std::shared_ptr<SessionActors> actors_;
@@ -139,11 +151,9 @@ class InteractReactor final : public Base {
 }  // namespace
 
 Base* MakeInteractReactor(grpc::CallbackServerContext& context, const CallParts& parts) {
-  constexpr const char* kPath = "/meshwright.v1.JobService/Interact";
-  const auto caller = CheckCall(context, *parts.access, kPath);
+  auto caller = CheckCall(context, *parts.access, kInteractPath);
   if (!caller.has_value()) return new RefusedInteraction(proto::ToGrpc(caller.error()));
-  parts.access->Answered(kPath, *caller, "", OkStatus());
-  return new InteractReactor(context, parts);
+  return new InteractReactor(context, parts, *std::move(caller));
 }
 
 }  // namespace meshwright::controller

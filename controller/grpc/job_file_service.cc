@@ -12,9 +12,10 @@ namespace meshwright::controller {
 
 JobFileServiceImpl::JobFileServiceImpl(CallParts parts, proto::ResolveFile resolve)
     : LateService(std::move(parts)), resolve_(std::move(resolve)) {
-  AddUnary<v1::ResolveRequest, v1::ResolveReply>(
+  AddUnaryOf<v1::ResolveRequest, v1::ResolveReply>(
       "/meshwright.v1.JobFileService/Resolve", "job_file", "resolve",
-      [this](const v1::ResolveRequest& request, v1::ResolveReply& reply, auto answer) {
+      [this](const Caller& caller, const v1::ResolveRequest& request, v1::ResolveReply& reply,
+             auto answer) {
         if (!resolve_) {
           return answer(
               Unimplemented("this controller was started by a program that reads no job files; "
@@ -22,6 +23,7 @@ JobFileServiceImpl::JobFileServiceImpl(CallParts parts, proto::ResolveFile resol
         }
         auto file = proto::Decode(request);
         if (!file.has_value()) return answer(file.error());
+        file->owner = caller.name;
         if (waiting_.fetch_add(1) >= kMostWaiting) {
           waiting_.fetch_sub(1);
           return answer(ResourceExhausted(

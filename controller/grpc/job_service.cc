@@ -206,6 +206,7 @@ void AdminServiceImpl::AddLogs() {
   AddUnary<v1::WorkerLogRequest, v1::WorkerLogReply>(
       "/meshwright.v1.AdminService/WorkerLog", "admin", "worker_log",
       [this](const v1::WorkerLogRequest& request, v1::WorkerLogReply& reply, auto answer) {
+        if (request.worker().empty()) return AnswerOwnLog(request, reply, answer);
         if (parts_.logs == nullptr) return answer(Unimplemented("this controller keeps no logs"));
         parts_.logs->Ask(DecodeQuestion(request), [&reply, answer](const Result<LogAnswer>& log) {
           if (log.has_value()) {
@@ -222,6 +223,7 @@ void AdminServiceImpl::AddLogs() {
 
 AdminServiceImpl::AdminServiceImpl(CallParts parts) : LateService(std::move(parts)) {
   AddLogs();
+  AddMetrics();
   AddUnary<v1::WorkersRequest, v1::WorkersReply>(
       "/meshwright.v1.AdminService/Workers", "admin", "workers",
       [this](const v1::WorkersRequest& request, v1::WorkersReply& reply, auto answer) {

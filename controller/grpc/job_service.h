@@ -2,7 +2,11 @@
 // finish when it answers.
 #pragma once
 
+#include <functional>
+
+#include "base/executor.h"
 #include "controller/grpc/late_service.h"
+#include "proto/meshwright.pb.h"
 
 namespace meshwright::controller {
 
@@ -28,6 +32,11 @@ class AdminServiceImpl final : public LateService {
 
  private:
   void AddLogs();
+  void AddMetrics();
+  void AnswerOwnLog(const v1::WorkerLogRequest& request, v1::WorkerLogReply& reply,
+                    std::function<void(const Status&)> answer);
+
+  Executor thread_{"mw-operator"};  // for what takes longer than gRPC's threads should
 };
 
 }  // namespace meshwright::controller

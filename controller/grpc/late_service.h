@@ -19,6 +19,8 @@
 #include <string>
 #include <utility>
 
+#include "base/line_log.h"
+#include "base/metrics.h"
 #include "controller/blob_store.h"
 #include "controller/control_loop.h"
 #include "controller/grpc/audit_detail.h"
@@ -37,8 +39,10 @@ struct CallParts {
   const Access* access = nullptr;
   CallDeadlines* deadlines = nullptr;
   Limits limits;
-  RunStory* story = nullptr;   // null: nobody knows what happened in steps
-  WorkerLogs* logs = nullptr;  // null: nobody asks for logs of workers
+  RunStory* story = nullptr;            // null: nobody knows what happened in steps
+  WorkerLogs* logs = nullptr;           // null: nobody asks for logs of workers
+  const LineLog* own_log = nullptr;     // of this process; null: none is kept
+  MetricsRegistry* registry = nullptr;  // null: nobody asks for metrics
 };
 
 // One request, one reply. `body` answers exactly once, on any thread; request and reply stay until
@@ -54,22 +58,25 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
   UnaryCall(grpc::CallbackServerContext* context, const CallParts& parts, const char* path,
             CallTimer timer, BodyOf body)
       : access_(parts.access), path_(path), timer_(timer), body_(std::move(body)) {
-    auto caller = CheckCall(*context, *access_, path_);
-    if (!caller.has_value()) {
-      Refuse(caller.error());
+    admission_ = AdmitCall(*context, *access_, path_);
+    if (!admission_.known) {
+      Refuse(admission_.refusal);
       return;
     }
-    caller_ = *std::move(caller);
     watch_ = parts.deadlines->Begin(context, parts.limits.request_ms);
     this->StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
     watch_.reset();
+    if (!admission_.refusal.ok()) {
+      access_->Refused(path_, admission_, ok ? AuditDetail(request_) : "");
+      return Refuse(admission_.refusal);
+    }
     if (!ok) return Refuse(Cancelled("the request did not come whole"));
     // The answer may delete this before the body returns.
     const BodyOf body = std::move(body_);
-    body(caller_, request_, reply_, [this](const Status& status) { End(status); });
+    body(admission_.caller, request_, reply_, [this](const Status& status) { End(status); });
   }
 
   void OnDone() override { delete this; }
@@ -78,7 +85,7 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
   void Refuse(const Status& status) { this->Finish(timer_.Done(status)); }
 
   void End(const Status& status) {
-    access_->Answered(path_, caller_, AuditDetail(request_, reply_), status);
+    access_->Answered(path_, admission_.caller, AuditDetail(request_, reply_), status);
     const grpc::Status done = timer_.Done(status);
     if (!done.ok()) return this->Finish(done);
     this->StartWriteAndFinish(&reply_, grpc::WriteOptions(), done);
@@ -88,7 +95,7 @@ class UnaryCall final : public grpc::ServerBidiReactor<Request, Reply> {
   const char* const path_;
   CallTimer timer_;
   BodyOf body_;
-  Caller caller_;
+  Admission admission_;
   std::unique_ptr<CallDeadlines::Watch> watch_;
   Request request_;
   Reply reply_;

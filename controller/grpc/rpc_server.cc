@@ -101,8 +101,8 @@ class GrpcServer final : public RpcServer {
 
  private:
   CallParts Calls(const RpcParts& parts) {
-    return CallParts{parts.loop,  parts.blobs,  parts.metrics, &access_,
-                     &deadlines_, parts.limits, parts.story,   parts.logs};
+    return CallParts{parts.loop,   parts.blobs, parts.metrics, &access_,      &deadlines_,
+                     parts.limits, parts.story, parts.logs,    parts.own_log, parts.registry};
   }
 
   Result<std::shared_ptr<grpc::ServerCredentials>> CredentialsOfPort() const {

@@ -38,9 +38,11 @@ struct RpcParts {
   // the file system, for its owner only. Empty: nowhere.
   std::string local_path;
   CheckpointStore* checkpoints = nullptr;
-  proto::ResolveFile resolve;  // null: job files are refused
-  RunStory* story = nullptr;   // null: nobody knows what happened in steps
-  WorkerLogs* logs = nullptr;  // null: nobody asks for logs of workers
+  proto::ResolveFile resolve;           // null: job files are refused
+  RunStory* story = nullptr;            // null: nobody knows what happened in steps
+  WorkerLogs* logs = nullptr;           // null: nobody asks for logs of workers
+  const LineLog* own_log = nullptr;     // of this process; null: none is kept
+  MetricsRegistry* registry = nullptr;  // null: nobody asks for metrics
 };
 
 class RpcServer {

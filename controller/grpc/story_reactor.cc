@@ -31,10 +31,13 @@ StoryForm FormOf(v1::StoryForm form) {
 class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::StoryChunk> {
  public:
   StoryReactor(grpc::CallbackServerContext& context, const CallParts& parts)
-      : loop_(parts.loop), story_(parts.story), timer_(parts.metrics, "job", "story") {
-    const auto caller = CheckCall(context, *parts.access, "/meshwright.v1.JobService/Story");
-    if (!caller.has_value()) {
-      End(caller.error());
+      : loop_(parts.loop),
+        story_(parts.story),
+        access_(parts.access),
+        timer_(parts.metrics, "job", "story") {
+    admission_ = AdmitCall(context, *access_, kPath);
+    if (!admission_.known) {
+      End(admission_.refusal);
       return;
     }
     watch_ = parts.deadlines->Begin(&context, parts.limits.request_ms);
@@ -43,6 +46,10 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
 
   void OnReadDone(bool ok) override {
     watch_.reset();
+    if (!admission_.refusal.ok()) {
+      access_->Refused(kPath, admission_, ok ? AuditDetail(request_) : "");
+      return End(admission_.refusal);
+    }
     if (!ok) return End(Cancelled("the request did not come whole"));
     if (story_ == nullptr) {
       return End(Unimplemented(
@@ -82,8 +89,12 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
 
   void End(const Status& status) { this->Finish(timer_.Done(status)); }
 
+  static constexpr const char* kPath = "/meshwright.v1.JobService/Story";
+
   ControlLoop* const loop_;
   RunStory* const story_;
+  const Access* const access_;
+  Admission admission_;
   const CallTimer timer_;
   std::unique_ptr<CallDeadlines::Watch> watch_;
   v1::StoryRequest request_;

@@ -21,8 +21,8 @@ struct WatchPlan {
   bool follow = false;  // else until all that is known has been told
 };
 
-// Reads its request late (controller/grpc/late_service.h). Open: request -> plan. Convert: News ->
-// message, or nothing when this news has none for the stream.
+// Reads its request late (controller/grpc/late_service.h). `path`: a string literal. Open: request
+// -> plan. Convert: News -> message, or nothing when this news has none for the stream.
 template <typename Request, typename Message>
 class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
  public:
@@ -31,9 +31,14 @@ class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
 
   WatchReactor(grpc::CallbackServerContext* context, const CallParts& parts, const char* path,
                Open open, Convert convert)
-      : loop_(parts.loop), open_(std::move(open)), convert_(std::move(convert)) {
-    if (const auto caller = CheckCall(*context, *parts.access, path); !caller.has_value()) {
-      End(caller.error());
+      : loop_(parts.loop),
+        access_(parts.access),
+        path_(path),
+        open_(std::move(open)),
+        convert_(std::move(convert)) {
+    admission_ = AdmitCall(*context, *access_, path_);
+    if (!admission_.known) {
+      End(admission_.refusal);
       return;
     }
     watch_ = parts.deadlines->Begin(context, parts.limits.request_ms);
@@ -42,6 +47,10 @@ class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
 
   void OnReadDone(bool ok) override {
     watch_.reset();
+    if (!admission_.refusal.ok()) {
+      access_->Refused(path_, admission_, ok ? AuditDetail(request_) : "");
+      return End(admission_.refusal);
+    }
     if (!ok) return End(Cancelled("the request did not come whole"));
     plan_ = open_(request_);
     Ask();
@@ -90,6 +99,9 @@ class WatchReactor final : public grpc::ServerBidiReactor<Request, Message> {
   void End(const Status& status) { this->Finish(proto::ToGrpc(status)); }
 
   ControlLoop* loop_;
+  const Access* const access_;
+  const char* const path_;
+  Admission admission_;
   Open open_;
   Convert convert_;
   std::unique_ptr<CallDeadlines::Watch> watch_;

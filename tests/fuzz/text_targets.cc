@@ -143,7 +143,8 @@ std::vector<Target> TextTargets() {
        [] {
          return Seeds{
              "{\"step\":0,\"loss\":2.5,\"tokens\":64,\"seconds\":0.1}\n"
-             "{\"step\":1,\"loss\":2.25,\"validation_loss\":3,\"values\":{\"validation/a\":1}}\n"};
+             "{\"step\":1,\"loss\":2.25,\"validation_loss\":3,\"values\":{\"validation/a\":1}}\n",
+             "step,loss,tokens,\"a,b\"\n0,2.5,64,\n1,2.25,64,1e9\n"};
        },
        RunRecordedSteps, 500},
       {"words", "report::ParseMesh, ParseTokens; ParseLogLevel",

@@ -107,6 +107,57 @@ class Secured : public ::testing::Test {
     return Must(std::move(more));
   }
 
+  // A secret in each place that a user has one in: none is in the archive, and all else is.
+  void ExpectBundleWithoutSecrets() {
+    ASSERT_TRUE(MakeDirs(dir_.File("config/meshwright")).ok());
+    ASSERT_TRUE(WriteFileAtomic(dir_.File("config/meshwright/config.toml"),
+                                "address = \"" + address_ + "\"  # password=in-the-config-81\n")
+                    .ok());
+    ASSERT_TRUE(WriteSecretFile(dir_.File("token"), "in-the-token-file-93").ok());
+    // What was measured is told before it is kept.
+    ASSERT_TRUE(Await([this] { return AsOperator({"why", "1"}).exit.code == 0; }));
+    SubprocessOptions options;
+    options.args = {MESHWRIGHT_BINARY,
+                    "--tls-dir",
+                    home() + "/operator",
+                    "--address",
+                    address_,
+                    "--token-file",
+                    dir_.File("token"),
+                    "support-bundle",
+                    "--out",
+                    dir_.File("bundle.tar")};
+    options.env = {{"MESHWRIGHT_TLS_HOME", home()},
+                   {"TMPDIR", dir_.path()},
+                   {"XDG_CONFIG_HOME", dir_.File("config")},
+                   {"MESHWRIGHT_TOKEN", "in-the-environment-57"},
+                   {"MESHWRIGHT_NOTE", "the file has in-the-token-file-93"}};
+    const auto output = RunProcess(options, kSoonMs);
+    ASSERT_TRUE(output.has_value()) << output.error();
+    EXPECT_EQ(output->exit.code, 0) << output->stderr_text;
+    EXPECT_EQ(output->stderr_text, "") << "a part is missing";
+    const std::string tar = ReadFile(dir_.File("bundle.tar")).value();
+    for (const char* part :
+         {"version.txt", "doctor.txt", "controller/controller.log", "controller/metrics.prom",
+          "workers/w0.log", "jobs/1/config.resolved.toml", "jobs/1/plan.txt",
+          "jobs/1/events.log"}) {
+      EXPECT_THAT(tar, HasSubstr("\"name\": \"" + std::string(part) + "\"")) << part;
+    }
+    EXPECT_THAT(tar, HasSubstr("meshwright_steps_total{job_id=\"1\"} 5"));
+    for (const char* secret : {"in-the-config-81", "in-the-token-file-93", "in-the-environment-57",
+                               "in-the-job-file-64"}) {
+      EXPECT_THAT(tar, Not(HasSubstr(secret)));
+    }
+    for (const std::string& line : Split(ReadFile(home() + "/operator/key.pem").value(), '\n')) {
+      if (line.size() > 16 && !line.starts_with("-----")) {
+        EXPECT_THAT(tar, Not(HasSubstr(line)));
+      }
+    }
+    struct stat found {};
+    ASSERT_EQ(::stat(dir_.File("bundle.tar").c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777U, 0600U);
+  }
+
   Subprocess& Start(const std::string& name, std::vector<std::string> args) {
     args.insert(args.begin(), MESHWRIGHT_BINARY);
     SubprocessOptions options;
@@ -146,6 +197,7 @@ class Secured : public ::testing::Test {
     while (text.size() < 20'000) text += "the mesh runs what the plan of the device says.\n";
     EXPECT_TRUE(WriteFileAtomic(dir_.File("data.txt"), text).ok());
     const std::string job = fmt::format(
+        "[job]\ndescription = \"api_key=in-the-job-file-64\"\n"
         "[model]\nname = \"gpt2\"\nvocab_size = 256\ndim = 32\nn_layers = 2\nn_heads = "
         "4\n[parallelism]\ndata_parallel_replicate_degree = 2\n[training]\n"
         "dataset_path = \"{}\"\nglobal_batch_size = 4\nseq_len = 32\nsteps = {}\n"
@@ -163,12 +215,17 @@ class Secured : public ::testing::Test {
     return lines;
   }
   bool IsAudited(const std::string& who, const std::string& what, const std::string& answer) {
+    return LineOf(who, what, answer).is_object();
+  }
+  // The last such line; null: there is none.
+  json LineOf(const std::string& who, const std::string& what, const std::string& answer) {
+    json found;
     for (const json& line : Audit()) {
       if (line["who"] == who && line["what"] == what &&
           line["answer"].get<std::string>().find(answer) != std::string::npos)
-        return true;
+        found = line;
     }
-    return false;
+    return found;
   }
 
   TempDir dir_ = TempDir::Make("mw-secured").value();
@@ -188,6 +245,9 @@ TEST_F(Secured, JobRunsFromCertificatesToItsWeights) {
   const TlsIdentity own = LoadTlsIdentity(home() + "/operator").value();
   const std::string operator_name = security::ReadCertificate(own.cert_pem)->subject->name;
   EXPECT_TRUE(IsAudited(operator_name, "JobService/Submit", "ok"));
+  EXPECT_THAT(Must({"--tls-dir", home() + "/operator", "--address", address_, "describe", "1"}),
+              HasSubstr("owner       " + operator_name + "\n"));
+  ExpectBundleWithoutSecrets();
   EXPECT_TRUE(IsAudited("", "TrustService/Join", "ok"));
   EXPECT_TRUE(IsAudited("w0", "WorkerService/Session", "ok"));
 }
@@ -213,7 +273,12 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   const ProcessOutput acting = As(bob, {"cancel", "1"});
   EXPECT_EQ(acting.exit.code, 2);
   EXPECT_THAT(acting.stderr_text, HasSubstr("viewer 'bob' may not call JobService/Cancel"));
-  EXPECT_TRUE(IsAudited("bob", "JobService/Cancel", "permission denied"));
+  const json refused_cancel = LineOf("bob", "JobService/Cancel", "permission denied");
+  ASSERT_TRUE(refused_cancel.is_object());
+  EXPECT_EQ(refused_cancel["on"], "job 1");
+  EXPECT_EQ(As(bob, {"worker", "cordon", "w7"}).exit.code, 2);
+  EXPECT_THAT(LineOf("bob", "AdminService/OrderWorker", "permission denied")["on"].dump(),
+              HasSubstr("worker w7"));
   // In the clear nobody is heard; who has a certificate in its place is not asked to say so.
   const ProcessOutput clear = Run({"--insecure", "--address", address_, "status"});
   EXPECT_EQ(clear.exit.code, 3);
@@ -334,7 +399,9 @@ TEST_F(Secured, CertificatesChangeWhileAJobRunsAndNoStepIsLost) {
 // What curl says of a path: the code in the last line, the header and the body before that.
 class HttpsPage {
  public:
-  HttpsPage(std::string ca, std::string port) : ca_(std::move(ca)), port_(std::move(port)) {}
+  // `name`: what the certificate has to say.
+  HttpsPage(std::string ca, std::string port, std::string name = "controller.meshwright")
+      : ca_(std::move(ca)), port_(std::move(port)), name_(std::move(name)) {}
 
   std::string Ask(const std::string& path, std::vector<std::string> more = {}) const {
     SubprocessOptions options;
@@ -348,9 +415,9 @@ class HttpsPage {
                     "-w",
                     "\n%{http_code}",
                     "--connect-to",
-                    "controller.meshwright:443:127.0.0.1:" + port_};
+                    name_ + ":443:127.0.0.1:" + port_};
     options.args.insert(options.args.end(), more.begin(), more.end());
-    options.args.push_back("https://controller.meshwright" + path);
+    options.args.push_back("https://" + name_ + path);
     const auto output = RunProcess(options, kSoonMs);
     EXPECT_TRUE(output.has_value()) << output.error();
     return output.has_value() ? output->stdout_text : "";
@@ -364,6 +431,7 @@ class HttpsPage {
  private:
   std::string ca_;
   std::string port_;
+  std::string name_;
 };
 
 TEST_F(Secured, PageIsTlsAndWantsTokens) {
@@ -419,6 +487,25 @@ TEST_F(Secured, PageIsTlsAndWantsTokens) {
   const ProcessOutput status = Run({"--tls-dir", dir_.path(), "--token-file", dir_.File("operator"),
                                     "--address", address, "status"});
   EXPECT_EQ(status.exit.code, 0) << status.stderr_text;
+  // A worker that others reach serves its metrics alike, and Prometheus is told so.
+  Must({"cert", "issue", "worker", "w0", "--dir", home(), "--out", dir_.File("w0")});
+  Start("w0", {"--tls-dir", dir_.File("w0"), "worker", "--name", "w0", "--address", address,
+               "--device", "cpu", "--profile", "off", "--bind", "0.0.0.0", "--advertise",
+               "127.0.0.1", "--scrape-token-file", dir_.File("scrape")});
+  std::string listed;
+  ASSERT_TRUE(Await([&] {
+    listed = page.As("scrape", "/api/v1/prometheus/targets");
+    return listed.find("127.0.0.1:") != std::string::npos;
+  })) << LogOf("w0");
+  EXPECT_THAT(listed, HasSubstr(R"("__scheme__":"https")"));
+  const size_t target = listed.find("127.0.0.1:") + std::string("127.0.0.1:").size();
+  const HttpsPage worker(home() + "/ca/ca.pem",
+                         listed.substr(target, listed.find('"', target) - target),
+                         "worker.meshwright");
+  EXPECT_THAT(worker.Ask("/healthz"), EndsWith("\n200"));
+  EXPECT_THAT(worker.Ask("/metrics"), EndsWith("\n401"));
+  EXPECT_THAT(worker.As("scrape", "/metrics"),
+              AllOf(HasSubstr("meshwright_build_info"), EndsWith("\n200")));
 }
 
 }  // namespace

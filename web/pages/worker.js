@@ -6,6 +6,12 @@ import {tableOf} from './job.js';
 
 const kLookMs = 5000;
 
+// The address says https:// where metrics are by TLS, and nothing where they are not.
+function metricsLink(address) {
+  const url = address.includes('://') ? address : `http://${address}`;
+  return h('a', {href: `${url}/metrics`, rel: 'noreferrer'}, address);
+}
+
 export class Worker {
   constructor(store, name) {
     Object.assign(this, {store, name});
@@ -58,7 +64,7 @@ export class Worker {
     this.facts.replaceChildren(tableOf(['What', ''], [['Host', worker.host], ['Kind', `${worker.device_kind} ${worker.device_name}`],
       ['Memory of a device', bytes(worker.memory_bytes)], ['Threads of a device', worker.threads_per_device || '–'],
       ['Cores of the host', worker.host_cores || '–'], ['Data', worker.address],
-      ['Metrics', worker.metrics_address ? h('a', {href: `http://${worker.metrics_address}/metrics`, rel: 'noreferrer'}, worker.metrics_address) : '–'],
+      ['Metrics', worker.metrics_address ? metricsLink(worker.metrics_address) : '–'],
       ['Last heard', `${seconds(worker.last_seen_s)} ago`]]));
     this.devices.replaceChildren(tableOf(['Device', 'Job', 'State', 'Loss'], worker.jobs.map((id, device) => {
       const job = this.store.jobs.get(id);

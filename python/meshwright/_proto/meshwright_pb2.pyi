@@ -1007,6 +1007,18 @@ class MeshReleased(_message.Message):
     mesh_gen: int
     def __init__(self, mesh_gen: _Optional[int] = ...) -> None: ...
 
+class MetricsReply(_message.Message):
+    __slots__ = ["text", "truncated"]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    truncated: bool
+    def __init__(self, text: _Optional[str] = ..., truncated: bool = ...) -> None: ...
+
+class MetricsRequest(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
 class NamedTensor(_message.Message):
     __slots__ = ["data", "dims", "dtype", "name"]
     DATA_FIELD_NUMBER: _ClassVar[int]

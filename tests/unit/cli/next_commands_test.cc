@@ -19,6 +19,17 @@ TEST(NextCommands, GiveTheTokenThatTheClusterWants) {
               HasSubstr("export MESHWRIGHT_TOKEN=\"$(cat 'a token'\\''s file')\"\n"));
 }
 
+// On loopback no other host can join: the hint must not say that it can.
+TEST(NextCommands, SayWhoReachesTheCluster) {
+  ClusterState state;
+  state.address = "127.0.0.1:7700";
+  state.metrics_address = "127.0.0.1:7780";
+  const std::string text = NextCommands({}, {}, state);
+  EXPECT_THAT(text, HasSubstr("worker --address 127.0.0.1:7700          # one more worker on this "
+                              "machine\n"));
+  EXPECT_THAT(text, HasSubstr("Other machines do not reach this cluster"));
+}
+
 TEST(NextCommands, GiveTheWorkerThatTheClusterHas) {
   EXPECT_THAT(NextCommands({}, {}, {}), HasSubstr("  meshwright worker --address "));
   UpArgs args;

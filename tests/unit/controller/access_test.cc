@@ -158,6 +158,28 @@ TEST(Audit, SaysWhenWhoWhatAndTheAnswer) {
   EXPECT_EQ(found.st_mode & 0777U, 0600U);
 }
 
+// What a known caller asks for is read before the refusal; what a stranger does is not.
+TEST(Audit, RefusalsOfKnownCallersSayUponWhat) {
+  const TempDir dir = TempDir::Make().value();
+  FakeClock clock;
+  const auto log = AuditLog::Open(dir.File("audit.jsonl"), clock).value();
+  const Access access({}, log.get());
+  const Admission bob = access.Admit(kSubmit, WithCertificate(Role::kViewer, "bob"));
+  EXPECT_TRUE(bob.known);
+  EXPECT_EQ(bob.refusal.code(), StatusCode::kPermissionDenied);
+  EXPECT_TRUE(LinesOf(dir.File("audit.jsonl")).empty()) << "nothing is written before it is read";
+  access.Refused(kSubmit, bob, "job 7");
+  const Admission stranger = access.Admit(kSubmit, {"", true, std::nullopt, "ipv4:10.0.0.9:1"});
+  EXPECT_FALSE(stranger.known);
+  access.Refused(kSubmit, stranger, "");
+  const auto lines = LinesOf(dir.File("audit.jsonl"));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["who"], "bob");
+  EXPECT_EQ(lines[0]["on"], "job 7");
+  EXPECT_EQ(lines[1]["who"], "");
+  EXPECT_EQ(lines[1]["on"], "");
+}
+
 TEST(Audit, StrangersCannotFillTheDisk) {
   const TempDir dir = TempDir::Make().value();
   FakeClock clock;

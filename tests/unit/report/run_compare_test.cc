@@ -139,6 +139,10 @@ TEST(CompareRuns, FilesAreReadAsFarAsTheyAreWritten) {
   EXPECT_TRUE(std::isnan((*steps)[1].loss));
   EXPECT_EQ((*steps)[1].values.at("accuracy"), 0.5);
   EXPECT_FALSE(ParseSteps("not json\n[1]\n", "m").has_value());
+  const auto table = ParseSteps("step,loss,tokens\n0,2.5,64\n1,2.25,64\n", "m");
+  ASSERT_TRUE(table.has_value()) << table.error();
+  EXPECT_EQ((*table)[1].loss, 2.25);
+  EXPECT_FALSE(ParseSteps("step,loss\n", "m").has_value());
 }
 
 // The picture shows all runs, whatever they are called and however many steps they have.

@@ -119,10 +119,41 @@ TEST(RunRecords, ATableHasAColumnForEachValueAndNothingWhereThereIsNone) {
             "1,1.5,1.25,0.5,4096,0.25,1.75,,0.5\n");
 }
 
+TEST(RunRecords, ATableIsReadAsItWasWritten) {
+  StepMetrics first = StepOf(0, 2);
+  first.values = {{"a,b", 7}, {"say \"c\"", 1e-9}};
+  StepMetrics second = StepOf(1, kNotMeasured);
+  second.validation_loss = 1.75;
+  const std::string text = CsvOf({first, second});
+  EXPECT_TRUE(IsCsvOfSteps(text));
+  const auto steps = ParseCsvSteps(text + "2,1.");  // the last is being written
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].loss, 2);
+  EXPECT_EQ(steps[0].tokens, 4096);
+  EXPECT_EQ(steps[0].values, first.values);
+  EXPECT_TRUE(std::isnan(steps[0].validation_loss));
+  EXPECT_EQ(steps[1].step, 1);
+  EXPECT_TRUE(std::isnan(steps[1].loss));
+  EXPECT_EQ(steps[1].validation_loss, 1.75);
+  EXPECT_EQ(CsvOf(steps), text);
+}
+
+// As a spreadsheet saves it: columns moved, its own line ends, a row that somebody wrote.
+TEST(RunRecords, ATableOfASpreadsheetIsReadToo) {
+  const auto steps = ParseCsvSteps("loss,step\r\n2.5,3\r\nmean,\r\n\"1.5\",4\r\n7\r\n");
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].step, 3);
+  EXPECT_EQ(steps[0].loss, 2.5);
+  EXPECT_TRUE(std::isnan(steps[0].tokens));
+  EXPECT_EQ(steps[1].loss, 1.5);
+  EXPECT_FALSE(IsCsvOfSteps("{\"step\":0,\"loss\":2}\n"));
+  EXPECT_FALSE(IsCsvOfSteps("step,loss"));
+}
+
 TEST(RunRecords, ARecorderWritesEveryFormatAndReplacesItsOwn) {
   const TempDir folder = TempDir::Make().value();
   const std::vector<RecordFormat> all = {RecordFormat::kTensorBoard, RecordFormat::kJsonl,
-                                         RecordFormat::kCsv};
+                                         RecordFormat::kCsv, RecordFormat::kOtlp};
   for (const double begin : {1.6e9, 1.7e9}) {
     RunFacts facts = FactsOfFour();
     facts.begin_unix_s = begin;

@@ -1,0 +1,21 @@
+#include "cli/token_in.h"
+
+#include <fmt/format.h>
+
+#include "base/secret_file.h"
+#include "base/text.h"
+
+namespace meshwright::cli {
+
+Result<std::string> TokenIn(const char* option, const std::string& path) {
+  if (path.empty()) return std::string();
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
+  const std::string token(Trim(text));
+  if (!token.empty()) return token;
+  return Fail(
+      InvalidArgument(fmt::format("{} {} is empty; write a token to it: (umask 077; head -c 24 "
+                                  "/dev/urandom | base64 > {})",
+                                  option, path, path)));
+}
+
+}  // namespace meshwright::cli
