@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/host_means.h"
 #include "controller/standings.h"
 
 namespace meshwright::controller {
@@ -66,6 +67,8 @@ proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options) {
 
 std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
   std::vector<proto::WorkerInfo> infos;
+  infos.reserve(members.all().size());
+  const std::map<std::string, HostMeans> hosts = MeansOfHosts(members);
   for (const auto& [name, worker] : members.all()) {
     proto::WorkerInfo info;
     info.name = name;
@@ -84,7 +87,8 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     info.metrics_address = worker.info.metrics_address;
     info.device_profile = worker.info.device_profile;
     info.threads_per_device = worker.info.threads_per_device;
-    info.host_cores = HostCores(members, worker.info.host_id);
+    const auto host = hosts.find(worker.info.host_id);
+    info.host_cores = host == hosts.end() ? 0 : host->second.cores;
     info.host_memory_bytes = worker.info.host_memory_bytes;
     info.disk_bytes = worker.info.disk_bytes;
     info.device_kind = KindOf(worker.info);

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
+#include "controller/host_means.h"
 #include "ir/job.h"
 #include "mesh/device_order.h"
 
@@ -65,9 +68,11 @@ Placement PlaceOn(const ClusterView& cluster, const std::string& kind,
 mesh::Topology TopologyOf(std::vector<mesh::Device> devices, const Membership& members) {
   mesh::Topology topology;
   topology.devices = std::move(devices);
+  std::map<std::string, HostMeans> hosts = MeansOfHosts(members);
   for (const mesh::Device& device : topology.devices) {
-    topology.hosts[device.host].cores = HostCores(members, device.host);
-    topology.hosts[device.host].memory_bytes = HostMemoryBytes(members, device.host);
+    const HostMeans& means = hosts[device.host];
+    topology.hosts[device.host].cores = means.cores;
+    topology.hosts[device.host].memory_bytes = means.memory_bytes;
   }
   mesh::TakeMeasuredLinks(topology);
   mesh::ShareHost(topology);

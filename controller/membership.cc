@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "controller/host_means.h"
 
 namespace meshwright::controller {
 
@@ -178,25 +179,11 @@ int64_t DeviceCount(const Membership& members, const std::string& kind) {
 }
 
 int HostCores(const Membership& members, const std::string& host) {
-  std::set<int32_t> cpus;
-  int32_t most = 0;
-  bool all_say_which = true;
-  for (const auto& [name, worker] : members.all()) {
-    if (worker.info.host_id != host || worker.session.value() == 0) continue;
-    cpus.insert(worker.info.cpus.begin(), worker.info.cpus.end());
-    most = std::max(most, worker.info.host_cores);
-    all_say_which = all_say_which && !worker.info.cpus.empty();
-  }
-  return all_say_which ? static_cast<int>(cpus.size()) : most;
+  return MeansOfHosts(members)[host].cores;
 }
 
 int64_t HostMemoryBytes(const Membership& members, const std::string& host) {
-  int64_t most = 0;
-  for (const auto& [name, worker] : members.all()) {
-    if (worker.info.host_id != host || worker.session.value() == 0) continue;
-    most = std::max(most, worker.info.host_memory_bytes);
-  }
-  return most;
+  return MeansOfHosts(members)[host].memory_bytes;
 }
 
 }  // namespace meshwright::controller

@@ -25,7 +25,7 @@
 namespace meshwright::web {
 
 struct FeedLimits {
-  size_t viewers = 32;
+  size_t viewers = 128;              // each holds a thread of the server, which sleeps
   size_t messages = 256;             // that wait for one viewer
   size_t bytes = size_t{512} << 10;  // of them together
 };

@@ -141,8 +141,13 @@ class PageSite final : public controller::Site {
   HttpReply Stream(const HttpRequest& request) {
     const auto viewer = feed_.Join(NumberIn(request.Query("job"), 0, INT64_MAX, 0));
     if (viewer == nullptr) {
-      HttpReply reply = ErrorReply(Unavailable(fmt::format(
-          "{} viewers look already; the page asks again by itself", options_.feed.viewers)));
+      const bool full = feed_.viewers() >= options_.feed.viewers;
+      HttpReply reply = ErrorReply(Unavailable(
+          full
+              ? fmt::format("{} viewers look already, the most at once; this page asks for what is "
+                            "new every 5 s",
+                            options_.feed.viewers)
+              : "the controller is stopping"));
       reply.headers = {{"Retry-After", "5"}};
       return reply;
     }

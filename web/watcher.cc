@@ -52,6 +52,31 @@ void Watcher::Look() {
   if (samples) TakeSample(*state);
 }
 
+bool Watcher::Tile::operator==(const proto::WorkerInfo& worker) const {
+  return busy_devices == worker.busy_devices && devices == worker.devices &&
+         state == worker.state && note == worker.note && host == worker.host;
+}
+
+Watcher::Tile Watcher::TileOf(const proto::WorkerInfo& worker) {
+  return {worker.state, worker.host, worker.note, worker.devices, worker.busy_devices};
+}
+
+std::string Watcher::TakeTiles(const std::vector<const proto::WorkerInfo*>& changed) {
+  // Behind the one that was told last, and then from the first one: each has its turn.
+  const auto behind =
+      std::find_if(changed.begin(), changed.end(),
+                   [this](const proto::WorkerInfo* worker) { return worker->name > last_tile_; });
+  const auto first = static_cast<size_t>(behind - changed.begin());
+  std::string tiles;
+  for (size_t i = 0; i < std::min(changed.size(), kMostTilesTold); ++i) {
+    const proto::WorkerInfo& worker = *changed[(first + i) % changed.size()];
+    tiles += (tiles.empty() ? "[" : ",") + WorkerTileJson(worker);
+    workers_[worker.name] = TileOf(worker);
+    last_tile_ = worker.name;
+  }
+  return tiles.empty() ? "" : tiles + "]";
+}
+
 void Watcher::TellChanges(const ClusterState& state) {
   std::vector<proto::JobInfo> changed;
   std::map<int64_t, proto::JobInfo> jobs;
@@ -60,29 +85,30 @@ void Watcher::TellChanges(const ClusterState& state) {
     if (known == jobs_.end() || !(known->second == job)) changed.push_back(job);
     jobs.emplace(job.id, job);
   }
-  std::string tiles;
-  std::map<std::string, std::string> workers;
+  std::vector<const proto::WorkerInfo*> other;
+  const size_t known_workers = workers_.size();
+  size_t kept_workers = 0;
   for (const proto::WorkerInfo& worker : state.workers) {
-    std::string tile = WorkerTileJson(worker);
-    const auto known = workers_.find(worker.name);
-    if (known == workers_.end() || known->second != tile) {
-      tiles += (tiles.empty() ? "" : ",") + tile;
-    }
-    workers.emplace(worker.name, std::move(tile));
+    // A new one is like no other until it is told: should it go before, it is missed.
+    const auto [known, is_new] = workers_.try_emplace(worker.name);
+    kept_workers += is_new ? 0 : 1;
+    if (!(known->second == worker)) other.push_back(&worker);
   }
-  const auto gone = [](const auto& before, const auto& now) {
-    return std::any_of(before.begin(), before.end(),
-                       [&now](const auto& entry) { return !now.contains(entry.first); });
-  };
-  const bool lost_some = gone(jobs_, jobs) || gone(workers_, workers);
+  const bool lost_some = kept_workers < known_workers ||
+                         std::any_of(jobs_.begin(), jobs_.end(), [&jobs](const auto& entry) {
+                           return !jobs.contains(entry.first);
+                         });
   jobs_ = std::move(jobs);
-  workers_ = std::move(workers);
   std::string totals = TotalsJson(state);
   const bool totals_changed = totals != std::exchange(totals_, totals);
   // The first viewers have asked for all of it, and may have done so before this look.
-  if (lost_some || !tells_) return feed_.Resync();
+  if (lost_some || !tells_) {
+    workers_.clear();
+    for (const proto::WorkerInfo& worker : state.workers) workers_[worker.name] = TileOf(worker);
+    return feed_.Resync();
+  }
   if (!changed.empty()) feed_.Publish("jobs", JobsJson(changed));
-  if (!tiles.empty()) feed_.Publish("workers", "[" + tiles + "]");
+  if (const std::string tiles = TakeTiles(other); !tiles.empty()) feed_.Publish("workers", tiles);
   if (totals_changed) feed_.Publish("totals", totals);
 }
 

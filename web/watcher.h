@@ -1,8 +1,12 @@
 // Watcher: looks at the cluster once a second while somebody looks at the page, and every five
 // seconds else, for the history; tells the feed what has changed.
 //
-//   jobs     those whose record has changed       workers   tiles that have changed
-//   totals   when they have                       events    new ones, of jobs and workers
+//   jobs     those whose record has changed
+//   workers  tiles that have changed, at most kMostTilesTold in a look: the rest in the next ones,
+//            so that a cluster in which all changes at once, again and again, costs each viewer no
+//            more than so many tiles a second
+//   totals   when they have
+//   events   new ones, of jobs and workers
 //   steps    new ones of a job that a viewer has open
 //   resync   when something has gone that was there: ask for everything anew
 // A look costs the control loop what `meshwright status` does.
@@ -29,6 +33,7 @@ class Watcher {
  public:
   static constexpr int64_t kLookMs = 1000;
   static constexpr int64_t kSampleMs = History::kTiers.front().every_ms;
+  static constexpr size_t kMostTilesTold = 256;
 
   Watcher(Cluster& cluster, Curves& curves, Feed& feed, const Clock& clock)
       : cluster_(cluster), curves_(curves), feed_(feed), clock_(clock) {}
@@ -44,10 +49,21 @@ class Watcher {
  private:
   void TickOnThread();
   void TellChanges(const ClusterState& state);
+  // Changed tiles, as JSON, that viewers know from now on; "" when nothing has changed.
+  std::string TakeTiles(const std::vector<const proto::WorkerInfo*>& changed);
   void TellEvents();
   void TellSteps();
   void TakeSample(const ClusterState& state);
   double TokensPerS(const ClusterState& state, int64_t now_ms);
+
+  // What a tile shows: comparing these costs nothing, making JSON of all of them would.
+  struct Tile {
+    std::string state, host, note;
+    int32_t devices = 0;
+    int32_t busy_devices = 0;
+    bool operator==(const proto::WorkerInfo& worker) const;
+  };
+  static Tile TileOf(const proto::WorkerInfo& worker);
 
   Cluster& cluster_;
   Curves& curves_;
@@ -55,7 +71,8 @@ class Watcher {
   const Clock& clock_;
   // Of the thread: what was told last.
   std::map<int64_t, proto::JobInfo> jobs_;
-  std::map<std::string, std::string> workers_;  // tiles
+  std::map<std::string, Tile> workers_;
+  std::string last_tile_;  // the name of the worker that was told last
   std::string totals_;
   std::vector<controller::EventRecord> events_;
   bool tells_ = false;  // the above is what viewers know

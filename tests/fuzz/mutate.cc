@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 
 namespace meshwright::fuzz {
@@ -61,7 +60,7 @@ Range AnyRange(const std::string& bytes, Random& random) {
   return {begin, 1 + random.Below(most)};
 }
 
-bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // A number in the text, or one byte where there is none.
 Range AnyNumber(const std::string& bytes, Random& random) {
@@ -109,14 +108,22 @@ const std::string& Mutator::AnySeed(Random& random) const {
 }
 
 std::string Mutator::Make(uint64_t number) const {
-  if (number < seeds_.size()) return seeds_[number];
+  std::string bytes;
+  MakeInto(number, bytes);
+  return bytes;
+}
+
+void Mutator::MakeInto(uint64_t number, std::string& bytes) const {
+  if (number < seeds_.size()) {
+    bytes = seeds_[number];
+    return;
+  }
   Random random(seed_ ^ (number * 0xd1342543de82ef95));
-  std::string bytes = AnySeed(random);
+  bytes = AnySeed(random);
   for (size_t turns = 1 + random.Below(random.OneOf(3) ? 8 : 2); turns > 0; --turns) {
     Mutate(bytes, random);
   }
   if (bytes.size() > kMostBytes) bytes.erase(kMostBytes);
-  return bytes;
 }
 
 void Mutator::Mutate(std::string& bytes, Random& random) const {
@@ -169,8 +176,8 @@ void Mutator::Mutate(std::string& bytes, Random& random) const {
       return;
     default: {  // deep
       const std::string_view opener = kOpeners[random.Below(kOpeners.size())];
-      std::string deep;
-      for (size_t n = size_t{1} << random.Below(14); n > 0; --n) deep += opener;
+      std::string deep(opener);
+      for (size_t doubled = random.Below(14); doubled > 0; --doubled) deep += deep;
       Insert(bytes, range.begin, deep);
       return;
     }

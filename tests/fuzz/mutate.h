@@ -34,6 +34,8 @@ class Mutator {
 
   // Case `number`: a seed with one to eight mutations. Case 0 is the first seed as it is.
   std::string Make(uint64_t number) const;
+  // The same, into the memory of a string that was used before.
+  void MakeInto(uint64_t number, std::string& bytes) const;
 
  private:
   void Mutate(std::string& bytes, Random& random) const;

@@ -107,9 +107,9 @@ async function loadOnce() {
   }
 }
 
-function showLive(state) {
+function showLive(state, why = '') {
   mark(shown, 'data-state', state);
-  put(shown, state === 'live' ? 'live' : 'looking for the controller');
+  put(shown, why || (state === 'live' ? 'live' : 'looking for the controller'));
 }
 
 const live = new Live((name, data) => {

@@ -30,7 +30,8 @@ const kAskAgainMs = 5000;
 // One stream at a time, for a page that is open. Where there is no room for one more viewer, or no
 // controller, the page asks for everything again every few seconds.
 export class Live {
-  // told(name, data): 'hello' and 'resync' mean: ask for everything anew.
+  // told(name, data): 'hello' and 'resync' mean: ask for everything anew. shown(state, why): 'live', 'wait' for the
+  // controller, 'full': there is no room for this page, which asks every few seconds.
   constructor(told, shown) {
     this.told = told;
     this.shown = shown;
@@ -58,12 +59,26 @@ export class Live {
     }
     source.onerror = () => {
       if (source !== this.source) return;
-      this.shown('wait');
-      if (source.readyState !== EventSource.CLOSED) return;
+      if (source.readyState !== EventSource.CLOSED) {
+        this.shown('wait');
+        return;
+      }
       this.source = null;
       this.told('resync', {});
       this.timer = setTimeout(() => this.open(this.job), kAskAgainMs);
+      this.sayWhy(job);
     };
+  }
+
+  // A stream that is refused says no more than that: the reason is asked for.
+  async sayWhy(job) {
+    const answer = await fetch(`/api/v1/stream?job=${job}`).catch(() => null);
+    if (answer && answer.ok) {
+      answer.body.cancel();
+      return;
+    }
+    const {error} = answer ? await answer.json().catch(() => ({})) : {};
+    if (!this.source) this.shown(error ? 'full' : 'wait', error);
   }
 
   close() {

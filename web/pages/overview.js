@@ -196,9 +196,11 @@ export class Overview {
     if (points.length > 2 * kSparkPoints) points.splice(0, points.length, ...points.filter((_, i) => i % 2 === 1));
   }
 
+  // There may be a thousand: only what has changed is touched.
   showWorkers() {
     const wanted = this.search.value.trim().toLowerCase();
     const kept = new Set();
+    const before = this.tiles.size;
     for (const tile of this.store.workers.values()) {
       const [name, state, devices, busy, host, note] = tile;
       if (wanted && !`${name} ${host} ${state}`.toLowerCase().includes(wanted)) continue;
@@ -209,21 +211,30 @@ export class Overview {
         this.tiles.set(name, link);
         this.grid.append(h('li', {}, link));
       }
+      if (link.tile === tile) continue;
+      link.tile = tile;
       const text = `${name} on ${host.split('/')[0]}: ${state.toLowerCase()}, ${busy} of ${devices} devices at work${note ? `, ${note}` : ''}`;
       mark(link, 'aria-label', text);
       mark(link, 'title', text);
       mark(link, 'data-use', useOf(state, busy, devices));
     }
-    for (const [name, link] of this.tiles) {
+    const same = this.tiles.size === before && kept.size === before;
+    for (const [name, link] of same ? [] : this.tiles) {
       if (kept.has(name)) continue;
       link.parentElement.remove();
       this.tiles.delete(name);
     }
-    mark(this.grid, 'data-many', this.tiles.size > 64);
-    this.grid.querySelectorAll('a').forEach((link) => put(link, this.tiles.size > 64 ? '' : link.getAttribute('aria-label').split(' on ')[0]));
+    if (!same) this.nameTiles();
+    this.noWorkers.hidden = this.store.workers.size > 0;
+  }
+
+  // Names where there is room for them, and the one tile at which the tab key stops.
+  nameTiles() {
+    const many = this.tiles.size > 64;
+    mark(this.grid, 'data-many', many);
+    for (const [name, link] of this.tiles) put(link, many ? '' : name);
     const first = this.grid.querySelector('a');
     if (first && !this.grid.querySelector('a[tabindex="0"]')) mark(first, 'tabindex', 0);
-    this.noWorkers.hidden = this.store.workers.size > 0;
   }
 
   // One stop of the tab key; arrows walk within.

@@ -1,10 +1,14 @@
 #include "web/watcher.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/fake_clock.h"
 #include "tests/unit/web/fake_cluster.h"
+#include "web/api_json.h"
 
 namespace meshwright::web {
 namespace {
@@ -105,6 +109,78 @@ TEST_F(WatcherTest, TenThousandEventsAtOnceAreAskedForAnew) {
   for (int i = 0; i < 10'000; ++i) cluster_.events.push_back({i + 2, 0, "e" + std::to_string(i)});
   EXPECT_THAT(LookAndTell(), HasSubstr("event: resync"));
   EXPECT_EQ(LookAndTell(), "");
+}
+
+class CrowdTest : public WatcherTest {
+ protected:
+  static constexpr int kWorkers = 1000;
+
+  static std::string NameOf(int index) { return fmt::format("node-{:04}", index); }
+  void SetUp() override {
+    for (int i = 0; i < kWorkers; ++i) cluster_.AddWorker(NameOf(i), 8, 0);
+    LookAndTell();
+    ASSERT_EQ(LookAndTell(), "");
+  }
+  // Names of the tiles that were told, by how often.
+  static std::map<std::string, int> TilesIn(const std::string& told) {
+    std::map<std::string, int> names;
+    for (size_t at = told.find("[\"node-"); at != std::string::npos;
+         at = told.find("[\"node-", at + 1)) {
+      ++names[told.substr(at + 2, 9)];
+    }
+    return names;
+  }
+};
+
+// What a viewer costs in a second: the frame of three messages, the totals, and the tiles that have
+// changed, each once.
+TEST_F(CrowdTest, BytesGoByWhatChangesAndNotByHowManyThereAre) {
+  for (const int changed : {1, 10, 100}) {
+    for (int i = 0; i < changed; ++i)
+      ++cluster_.state.workers[static_cast<size_t>(i) * 7].busy_devices;
+    const std::string tile = WorkerTileJson(cluster_.state.workers[0]);
+    const std::string tiles =
+        std::string(static_cast<size_t>(changed) * (tile.size() + 1) + 1, ' ');
+    const ClusterState now = cluster_.Look().value();
+    EXPECT_EQ(LookAndTell().size(),
+              FormatEvent("workers", tiles).size() + FormatEvent("totals", TotalsJson(now)).size());
+  }
+  EXPECT_EQ(LookAndTell(), "");
+}
+
+TEST_F(CrowdTest, WhereAllChangeAgainAndAgainEachHasItsTurn) {
+  constexpr size_t kMost = Watcher::kMostTilesTold;
+  std::map<std::string, int> told;
+  constexpr int kTurns = (kWorkers + static_cast<int>(kMost) - 1) / static_cast<int>(kMost);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (proto::WorkerInfo& worker : cluster_.state.workers) worker.busy_devices = turn % 2 + 1;
+    const std::string text = LookAndTell();
+    const auto names = TilesIn(text);
+    EXPECT_EQ(names.size(), kMost);
+    const size_t longest = WorkerTileJson(cluster_.state.workers[0]).size() + 1;
+    EXPECT_LE(text.size(), kMost * longest + 400);
+    for (const auto& [name, count] : names) told[name] += count;
+  }
+  EXPECT_EQ(told.size(), static_cast<size_t>(kWorkers)) << "some were never told";
+}
+
+TEST_F(CrowdTest, WhatIsToldLaterIsStillTold) {
+  for (proto::WorkerInfo& worker : cluster_.state.workers) worker.busy_devices = 3;
+  std::map<std::string, int> told;
+  for (std::string text = LookAndTell(); !text.empty(); text = LookAndTell()) {
+    for (const auto& [name, count] : TilesIn(text)) told[name] += count;
+  }
+  ASSERT_EQ(told.size(), static_cast<size_t>(kWorkers));
+  for (const auto& [name, count] : told) EXPECT_EQ(count, 1) << name;
+}
+
+// A new one that goes before its turn came: a page that was opened meanwhile has it.
+TEST_F(CrowdTest, WhoGoesBeforeItWasToldIsMissed) {
+  for (proto::WorkerInfo& worker : cluster_.state.workers) worker.busy_devices = 3;
+  cluster_.AddWorker("zz", 8, 0);
+  EXPECT_THAT(LookAndTell(), Not(HasSubstr("\"zz\"")));
+  cluster_.state.workers.pop_back();
+  EXPECT_THAT(LookAndTell(), HasSubstr("event: resync"));
 }
 
 }  // namespace
