@@ -64,6 +64,9 @@ struct TrainerFunctions {
   // What training makes of a batch before its loss is taken; predict has the batch as it is. A
   // model with it sees all tokens of a row, so predict takes "tokens" [b, s] and no label.
   std::function<Batch(Builder&, const Batch&)> corrupt = {};
+  // "tokens" [b, s] -> what the model makes of each, [b, s, d]; only EmbedProgram needs it. Empty:
+  // a token is not seen by all others.
+  std::function<ValueId(Builder&, const Batch&)> encode = {};
 };
 
 // "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].

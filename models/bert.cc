@@ -71,8 +71,10 @@ class Bert {
   }
 
  private:
-  // Padding is a segment of its own: what it says is read by nobody.
+  // Of rows that hold several documents theirs. Padding is a segment of its own: what it says is
+  // read by nobody.
   ValueId SegmentsOf(ValueId tokens) {
+    if (b_.documents()) return b_.documents()->segments;
     if (config_.document_separator >= 0) return b_.Segments(tokens, config_.document_separator);
     if (config_.padding < 0) return ValueId();
     return b_.Cast(IsNot(b_, tokens, config_.padding), ir::DType::kI32);
@@ -206,10 +208,16 @@ Status Validate(const BertConfig& config) {
 }
 
 client::TrainerFunctions MakeBert(const BertConfig& config) {
-  if (config.labels > 0) return Classifier(config);
-  client::TrainerFunctions functions = LanguageModel<Bert>(config);
-  functions.corrupt = [config](Builder& builder, const Batch& batch) {
-    return Hide(builder, batch, config);
+  const bool classifies = config.labels > 0;
+  client::TrainerFunctions functions =
+      classifies ? Classifier(config) : LanguageModel<Bert>(config);
+  if (!classifies) {
+    functions.corrupt = [config](Builder& builder, const Batch& batch) {
+      return Hide(builder, batch, config);
+    };
+  }
+  functions.encode = [config](Builder& builder, const Batch& batch) {
+    return Bert(builder, config).Encode(batch.at("tokens"), {});
   };
   return functions;
 }
