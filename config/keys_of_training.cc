@@ -90,6 +90,10 @@ std::vector<ConfigKey> TrainingKeys() {
        "do not cross; false: one document and padding; auto: true where loss_on is answers, else "
        "windows of all documents one behind the other.",
        MW_AT(packing), KeyKind::kSwitch},
+      {"training", "mask_whole_words",
+       "Of models that hide tokens (bert): all pieces of a word are hidden, or none. Text and jsonl "
+       "data whose tokenizer says \"##\" of what goes on with a word; rows are packed.",
+       MW_AT(mask_whole_words)},
       {"training", "local_batch_size",
        "Rows per step and data-parallel replica; needs a fixed data-parallel degree.",
        MW_AT(local_batch_size)},

@@ -131,14 +131,18 @@ class Bert {
 };
 
 // Which tokens are hidden and what stands in their place are numbers of seed, step and row, so
-// every layout hides the same ones; the labels of the others do not count.
+// every layout hides the same ones; the labels of the others do not count. Tokens of one word have
+// the number of its first one.
 Batch Hide(Builder& b, const Batch& batch, const BertConfig& config) {
   const ValueId tokens = batch.at("tokens");
   const ValueId shape = b.Cast(tokens, b.dtype());
   const auto below = [&](ValueId numbers, double share) {
     return b.Less(numbers, b.Fill({}, share));
   };
-  ValueId hidden = below(b.Uniform(shape, "masked_lm.hidden"), config.hidden_share);
+  ValueId drawn = b.Uniform(shape, "masked_lm.hidden");
+  const auto words = batch.find("words");
+  if (words != batch.end()) drawn = b.Gather(drawn, words->second, 1);
+  ValueId hidden = below(drawn, config.hidden_share);
   for (const int64_t never : {config.padding, config.document_separator}) {
     if (never >= 0) hidden = b.And(hidden, IsNot(b, tokens, never));
   }
