@@ -13,6 +13,7 @@
 #include "client/data_files.h"
 #include "config/starting_weights.h"
 #include "formats/safetensors.h"
+#include "formats/weight_notes.h"
 
 namespace meshwright::cli {
 

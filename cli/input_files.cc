@@ -13,6 +13,7 @@
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"
+#include "formats/weight_notes.h"
 
 namespace meshwright::cli {
 

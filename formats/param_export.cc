@@ -13,6 +13,7 @@
 #include "base/half.h"
 #include "formats/float8.h"
 #include "formats/safetensors.h"
+#include "formats/weight_notes.h"
 #include "ir/adapters.h"
 #include "ir/element_value.h"
 

@@ -210,9 +210,4 @@ bool MayBeDrawn(const ir::Node& param);
 // that may be drawn. Errors: as there, for the first param that does not fit.
 Status CheckWeights(const SafetensorsFile& file, const ir::Graph& graph);
 
-// What becomes of a file's weights that its owner may not expect, for people: tensors of the model
-// that it lacks, which are drawn anew, and numbers that are rounded to a narrower type. REQUIRES
-// that CheckWeights is OK.
-std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::Graph& graph);
-
 }  // namespace meshwright::formats

@@ -1,4 +1,5 @@
 #include "formats/safetensors.h"
+#include "formats/weight_notes.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
