@@ -19,7 +19,7 @@ namespace {
 
 // weights: below 0 they are the samples of parts that take turns.
 MixedSample SampleOfParts(const std::vector<int64_t>& weights, int64_t sample) {
-  if (weights.front() >= 0) return SampleOfMixture(weights, sample);
+  if (weights.empty() || weights.front() >= 0) return SampleOfMixture(weights, sample);
   std::vector<int64_t> turns;
   for (const int64_t weight : weights) turns.push_back(-weight);
   return SampleOfTurns(turns, sample);
