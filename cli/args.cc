@@ -182,10 +182,10 @@ std::string CheckEvaluate(const EvaluateArgs& evaluate) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",       "status",   "submit",     "jobs",      "logs",    "wait",
-      "cancel",   "plan",     "verify",     "pause",     "resume",  "predict",
-      "generate", "embed", "evaluate", "checkpoint", "tokenizer", "adapter", "timeline",
-      "why",      "describe", "debug",      "doctor",    "records", "compare"};
+      "up",       "status",     "submit",    "jobs",    "logs",     "wait",     "cancel",
+      "plan",     "verify",     "pause",     "resume",  "predict",  "generate", "embed",
+      "evaluate", "checkpoint", "tokenizer", "adapter", "timeline", "why",      "describe",
+      "debug",    "doctor",     "records",   "compare"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -253,9 +253,9 @@ void AddAll(CLI::App& app, Storage& storage) {
                                storage.orders_worker, storage.up,     storage.down,
                                storage.status};
   AddCluster(app, servers);
-  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.embed, storage.evaluate,
-                storage.checkpoint, storage.cancel, storage.pause, storage.resume, storage.wait,
-                storage.timeline, storage.why, storage.describe});
+  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.embed,
+                storage.evaluate, storage.checkpoint, storage.cancel, storage.pause, storage.resume,
+                storage.wait, storage.timeline, storage.why, storage.describe});
   AddLogs(app, storage.logs);
   AddDebug(app, storage.debug);
   AddDoctor(app, storage.doctor);

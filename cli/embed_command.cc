@@ -222,8 +222,7 @@ client::EmbedShape ShapeOf(const std::vector<TextTokens>& texts, const EmbedArgs
 // The one program of the job, with the model's adapters in it.
 Result<ir::JobRequest> EmbeddingJob(client::Client& client, const Encoder& encoder,
                                     const client::EmbedShape& shape) {
-  MW_ASSIGN_OR_RETURN(ir::JobProgram program,
-                      client::EmbedProgram(shape, encoder.model.functions));
+  MW_ASSIGN_OR_RETURN(ir::JobProgram program, client::EmbedProgram(shape, encoder.model.functions));
   if (encoder.lora.rank > 0) {
     MW_ASSIGN_OR_RETURN(program.graph, ir::WithAdapters(program.graph, encoder.lora));
   }
@@ -249,12 +248,11 @@ std::string LineOf(const std::string& text, std::span<const double> vector, ir::
 
 Result<std::string> NpyOf(const client::Embeddings& vectors, int64_t texts, ir::DType dtype) {
   const bool wide = dtype == ir::DType::kF64;
-  MW_ASSIGN_OR_RETURN(std::string bytes,
-                      data::MakeNpyHeader(wide ? ir::Element::kF64 : ir::Element::kF32,
-                                          {texts, vectors.width}));
+  MW_ASSIGN_OR_RETURN(
+      std::string bytes,
+      data::MakeNpyHeader(wide ? ir::Element::kF64 : ir::Element::kF32, {texts, vectors.width}));
   const auto append = [&bytes](const auto& values) {
-    bytes.append(reinterpret_cast<const char*>(values.data()),
-                 values.size() * sizeof(values[0]));
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
   };
   if (wide) {
     append(vectors.values);
@@ -295,8 +293,7 @@ Result<int> Embed(const EmbedArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckArgs(args));
   MW_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(args));
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
-  MW_ASSIGN_OR_RETURN(Encoder encoder,
-                      IsJobId(args.model) ? OfJob(*client, args) : OfFolder(args));
+  MW_ASSIGN_OR_RETURN(Encoder encoder, IsJobId(args.model) ? OfJob(*client, args) : OfFolder(args));
   MW_TRY(CheckEncodes(encoder.model));
   MW_TRY(TakeArgs(args, encoder.sentences));
   MW_ASSIGN_OR_RETURN(const std::vector<TextTokens> tokens, AllTokens(texts, encoder));
@@ -306,8 +303,7 @@ Result<int> Embed(const EmbedArgs& args, const GlobalArgs& global) {
                                        .timeout_ms = args.timeout_s * 1000};
   const auto session = client->OpenSession(job, options);
   if (!session.has_value()) return ReportUnopened(*client, session.error());
-  const auto vectors =
-      client::EmbedTexts(**session, shape, tokens, encoder.sentences.rules);
+  const auto vectors = client::EmbedTexts(**session, shape, tokens, encoder.sentences.rules);
   const Status closed = (*session)->Close();
   MW_TRY(vectors);
   MW_TRY(closed);

@@ -112,10 +112,9 @@ Status FillPixels(const LabelledImage& image, const models::ModelRows& rows, std
 Status WritePixels(const std::vector<LabelledImage>& images, const models::ModelRows& rows,
                    const std::string& path) {
   const auto row = static_cast<size_t>(rows.channels * rows.image * rows.image);
-  MW_ASSIGN_OR_RETURN(
-      const std::string header,
-      data::MakeNpyHeader(ir::Element::kU8,
-                          {std::ssize(images), rows.channels, rows.image, rows.image}));
+  MW_ASSIGN_OR_RETURN(const std::string header,
+                      data::MakeNpyHeader(ir::Element::kU8, {std::ssize(images), rows.channels,
+                                                             rows.image, rows.image}));
   const std::string part = path + ".part";
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
   out << header;

@@ -537,9 +537,8 @@ Result<ir::DataStream> FindRows(const config::JobConfig& config, const models::M
   for (data::NamedStream& set : training) set.weight = passes > 1 ? 0 : 1;  // they take turns
   std::vector<data::NamedStream> validation;
   if (!config.validation_path.empty()) {
-    MW_ASSIGN_OR_RETURN(
-        data::NamedStream set,
-        SetOfPath(config, model, "validation.dataset_path", config.validation_path, 0));
+    MW_ASSIGN_OR_RETURN(data::NamedStream set, SetOfPath(config, model, "validation.dataset_path",
+                                                         config.validation_path, 0));
     validation.push_back(std::move(set));
   }
   return data::JoinStreams(std::move(training), std::move(validation));

@@ -15,20 +15,21 @@ namespace meshwright::client {
 namespace {
 
 const std::map<std::string, Pooling>& Poolings() {
-  static const std::map<std::string, Pooling> names = {
-      {"mean", Pooling::kMean},
-      {"cls", Pooling::kFirst},
-      {"last", Pooling::kLast},
-      {"mean_sqrt", Pooling::kMeanSqrt},
-      {"weighted_mean", Pooling::kWeightedMean}};
+  static const std::map<std::string, Pooling> names = {{"mean", Pooling::kMean},
+                                                       {"cls", Pooling::kFirst},
+                                                       {"last", Pooling::kLast},
+                                                       {"mean_sqrt", Pooling::kMeanSqrt},
+                                                       {"weighted_mean", Pooling::kWeightedMean}};
   return names;
 }
 
-constexpr int64_t kTokensBeside = 8;  // a row has a multiple of so many
-constexpr int64_t kTokensOfAText = 8;  // that a row is made for: of shorter texts fewer fit
+constexpr int64_t kTokensBeside = 8;    // a row has a multiple of so many
+constexpr int64_t kTokensOfAText = 8;   // that a row is made for: of shorter texts fewer fit
 constexpr double kLeastLength = 1e-12;  // as torch.nn.functional.normalize has it
 
-int64_t RoundUp(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor * divisor; }
+int64_t RoundUp(int64_t value, int64_t divisor) {
+  return (value + divisor - 1) / divisor * divisor;
+}
 
 // What the tokens of a text have in its vector.
 std::vector<double> SharesOf(Pooling pooling, size_t count) {
@@ -126,11 +127,11 @@ Feeds FeedsOf(const EmbedShape& shape, const std::vector<TextTokens>& texts,
     }
   }
   const Dims dims = {shape.rows, shape.tokens};
-  return {{"tokens", Tensor::Of<int32_t>(dims, tokens)},
-          {"segments", Tensor::Of<int32_t>(dims, segments)},
-          {"positions", Tensor::Of<int32_t>(dims, positions)},
-          {"shares",
-           Tensor::OfReals(shape.dtype, {shape.rows, shape.vectors, shape.tokens}, shares)}};
+  return {
+      {"tokens", Tensor::Of<int32_t>(dims, tokens)},
+      {"segments", Tensor::Of<int32_t>(dims, segments)},
+      {"positions", Tensor::Of<int32_t>(dims, positions)},
+      {"shares", Tensor::OfReals(shape.dtype, {shape.rows, shape.vectors, shape.tokens}, shares)}};
 }
 
 void Normalise(std::span<double> vector) {
@@ -193,8 +194,7 @@ EmbedShape EmbedShapeFor(const std::vector<TextTokens>& texts, const EmbedRules&
   }
   EmbedShape shape;
   shape.dtype = limits.dtype;
-  shape.tokens =
-      RoundUp(std::max(longest, std::min(limits.row_tokens, total)), kTokensBeside);
+  shape.tokens = RoundUp(std::max(longest, std::min(limits.row_tokens, total)), kTokensBeside);
   if (limits.positions > 0) {
     MW_CHECK(longest <= limits.positions) << longest << " tokens at " << limits.positions;
     shape.tokens = std::min(shape.tokens, limits.positions);

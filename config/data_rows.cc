@@ -37,8 +37,9 @@ Result<client::RowKind> RowKindOf(const JobConfig& config) {
   }
   if (config.mask_whole_words) {
     if (config.packing.value_or(true)) return client::RowKind::kWords;
-    return Fail(InvalidArgument(
-        "training.packing is false, and training.mask_whole_words makes packed rows; leave it out"));
+    return Fail(
+        InvalidArgument("training.packing is false, and training.mask_whole_words makes packed "
+                        "rows; leave it out"));
   }
   if (!answers && !config.packing) return client::RowKind::kWindows;
   return config.packing.value_or(true) ? client::RowKind::kPacked : client::RowKind::kLabelled;

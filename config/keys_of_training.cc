@@ -91,7 +91,8 @@ std::vector<ConfigKey> TrainingKeys() {
        "windows of all documents one behind the other.",
        MW_AT(packing), KeyKind::kSwitch},
       {"training", "mask_whole_words",
-       "Of models that hide tokens (bert): all pieces of a word are hidden, or none. Text and jsonl "
+       "Of models that hide tokens (bert): all pieces of a word are hidden, or none. Text and "
+       "jsonl "
        "data whose tokenizer says \"##\" of what goes on with a word; rows are packed.",
        MW_AT(mask_whole_words)},
       {"training", "local_batch_size",

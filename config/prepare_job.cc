@@ -196,9 +196,8 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
   builder.Program(std::move(predict));
   MW_ASSIGN_OR_RETURN(const client::RowKind rows, RowKindOf(config));
   if (rows == client::RowKind::kWords && !prepared.model.functions.corrupt) {
-    return Fail(InvalidArgument(
-        fmt::format("training.mask_whole_words is true, and model '{}' hides no tokens",
-                    prepared.model.name)));
+    return Fail(InvalidArgument(fmt::format(
+        "training.mask_whole_words is true, and model '{}' hides no tokens", prepared.model.name)));
   }
   MW_ASSIGN_OR_RETURN(ir::DataSpec data, DataWithoutFiles(config));
   builder.Data(std::move(data));

@@ -199,15 +199,14 @@ Result<std::string> MakeNpyHeader(ir::Element element, const ir::Dims& shape) {
         fmt::format("a .npy has no type for {}; write a .jsonl", ir::ElementName(element))));
   }
   constexpr size_t kBefore = 10;  // magic, version and length
-  std::string dict =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", name->first,
-                  fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                                 name->first, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   while ((kBefore + dict.size() + 1) % kNpyAlignment != 0) dict.push_back(' ');
   dict.push_back('\n');
   MW_CHECK(dict.size() < (1U << 16)) << shape.size() << " dims";
   std::string header(kMagic);
-  header.append({'\x01', '\x00', static_cast<char>(dict.size() & 0xFF),
-                 static_cast<char>(dict.size() >> 8)});
+  header.append(
+      {'\x01', '\x00', static_cast<char>(dict.size() & 0xFF), static_cast<char>(dict.size() >> 8)});
   return header + dict;
 }
 

@@ -499,9 +499,8 @@ bool IsRounded(const SafetensorsEntry& entry, ir::DType to) {
 // The first ones by name, and how many more there are.
 std::string NamesOf(const std::vector<std::string>& names) {
   constexpr size_t kShown = 4;
-  const std::vector<std::string> first(names.begin(),
-                                       names.begin() + static_cast<std::ptrdiff_t>(
-                                                           std::min(kShown, names.size())));
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
   const std::string more =
       names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "";
   return fmt::format("{}{}", fmt::join(first, ", "), more);

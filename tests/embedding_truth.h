@@ -26,9 +26,7 @@ struct EmbeddingTruth {
   }
 
   std::string config() const { return golden["config"].dump(); }
-  std::vector<std::string> texts() const {
-    return golden["texts"].get<std::vector<std::string>>();
-  }
+  std::vector<std::string> texts() const { return golden["texts"].get<std::vector<std::string>>(); }
   std::vector<std::vector<int32_t>> ids() const {
     return golden["ids"].get<std::vector<std::vector<int32_t>>>();
   }

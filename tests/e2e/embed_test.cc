@@ -43,8 +43,8 @@ class EmbedCommand : public FaultFixture {
 
   // An array of f64.
   static Vectors OfArray(const std::string& bytes) {
-    const auto header = data::ParseNpyHeader(std::as_bytes(std::span(bytes)),
-                                             static_cast<int64_t>(bytes.size()));
+    const auto header =
+        data::ParseNpyHeader(std::as_bytes(std::span(bytes)), static_cast<int64_t>(bytes.size()));
     EXPECT_TRUE(header.has_value()) << header.error();
     if (!header.has_value() || header->shape.size() != 2) return {};
     EXPECT_EQ(header->element, ir::Element::kF64);

@@ -76,8 +76,7 @@ TEST_F(TextVectors, AreThoseOfTransformersWhateverSharesTheirRow) {
     ASSERT_TRUE(narrow.has_value()) << narrow.error();
     EXPECT_LE(LargestBetween(truth_.vectors("mean"), *narrow), 1e-5) << rows;
   }
-  const auto firsts =
-      Embed(texts, {.poolings = {Pooling::kFirst}}, {.dtype = ir::DType::kF64});
+  const auto firsts = Embed(texts, {.poolings = {Pooling::kFirst}}, {.dtype = ir::DType::kF64});
   ASSERT_TRUE(firsts.has_value()) << firsts.error();
   EXPECT_LE(LargestBetween(truth_.vectors("cls"), *firsts), 1e-10);
 }

@@ -166,7 +166,8 @@ std::vector<double> LossesOn(int data, int tensor, int pipeline,
   train.global_batch = 4;
   train.sequence = 32;
   train.steps = 2;
-  auto job = client::JobBuilder("hidden").Train(train).DType(DType::kF64).Build(model.functions, rows);
+  auto job =
+      client::JobBuilder("hidden").Train(train).DType(DType::kF64).Build(model.functions, rows);
   EXPECT_TRUE(job.has_value()) << job.error();
   if (!job.has_value()) return {};
   job->parallel.data = data;
@@ -175,9 +176,8 @@ std::vector<double> LossesOn(int data, int tensor, int pipeline,
   job->parallel.microbatches = 2;
   SyntheticTokens windows(kHiddenVocabulary);
   WordRows words;
-  ops::TokenSource* const read = rows == client::RowKind::kWords
-                                     ? static_cast<ops::TokenSource*>(&words)
-                                     : &windows;
+  ops::TokenSource* const read =
+      rows == client::RowKind::kWords ? static_cast<ops::TokenSource*>(&words) : &windows;
   const auto cluster = VirtualCluster::Start(*job, data * tensor * pipeline, read);
   EXPECT_TRUE(cluster.has_value()) << cluster.error();
   if (!cluster.has_value()) return {};

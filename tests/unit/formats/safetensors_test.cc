@@ -592,9 +592,8 @@ TEST_F(SafetensorsTest, NotesWhatIsDrawnAndWhatIsRounded) {
   EXPECT_THAT(notes(ir::DType::kF32, adapter), ::testing::IsEmpty()) << "adapters are new";
   EXPECT_THAT(notes(ir::DType::kF32, head),
               ::testing::ElementsAre("the weights have no head: drawn anew"));
-  EXPECT_THAT(
-      notes(ir::DType::kBF16, {}),
-      ::testing::ElementsAre("1 of the weights' tensors are rounded from F32 to bf16"));
+  EXPECT_THAT(notes(ir::DType::kBF16, {}),
+              ::testing::ElementsAre("1 of the weights' tensors are rounded from F32 to bf16"));
 }
 
 TEST_F(SafetensorsTest, FindsNormsUnderTheirOldNames) {
