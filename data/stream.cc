@@ -15,18 +15,6 @@
 
 namespace meshwright::data {
 
-namespace {
-
-// weights: below 0 they are the samples of parts that take turns.
-MixedSample SampleOfParts(const std::vector<int64_t>& weights, int64_t sample) {
-  if (weights.empty() || weights.front() >= 0) return SampleOfMixture(weights, sample);
-  std::vector<int64_t> turns;
-  for (const int64_t weight : weights) turns.push_back(-weight);
-  return SampleOfTurns(turns, sample);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Stream>> Stream::Open(const ir::DataStream& stream,
                                              const StreamOptions& options, Opener opener) {
   MW_TRY(CheckEnough(stream, options.sequence));
@@ -61,16 +49,16 @@ const FieldReader* Stream::Find(const ir::FeedName& feed) const {
 
 void Stream::SetParts(const ir::DataStream& stream) {
   int64_t begin = 0;
-  const bool turns = TakesTurns(stream.parts);
+  takes_turns_ = TakesTurns(stream.parts);
   for (const StreamCounts& counts : CountsOfParts(stream, options_.sequence)) {
     const size_t i = parts_.size();
     // The seed of the first part is the job's: a mixture of one is what it is alone.
     const uint64_t seed =
         i == 0 ? options_.seed : EpochBits(options_.seed, static_cast<int64_t>(i), "data/part");
     parts_.push_back({begin, counts, seed});
-    const int64_t weight = stream.parts.empty() || turns ? 1 : stream.parts[i].weight;
-    weights_.push_back(turns ? -counts.training_samples : weight);
-    if (counts.validation_samples > 0 && (i == 0 || !turns)) {
+    const int64_t weight = stream.parts.empty() || takes_turns_ ? 1 : stream.parts[i].weight;
+    weights_.push_back(takes_turns_ ? counts.training_samples : weight);
+    if (counts.validation_samples > 0 && (i == 0 || !takes_turns_)) {
       with_tail_.push_back(i);
       tail_weights_.push_back(weight);
     }
@@ -88,7 +76,8 @@ void Stream::SetParts(const ir::DataStream& stream) {
 }
 
 int64_t Stream::TrainingItem(int64_t sample) const {
-  const MixedSample of = SampleOfParts(weights_, sample);
+  const MixedSample of =
+      takes_turns_ ? SampleOfTurns(weights_, sample) : SampleOfMixture(weights_, sample);
   return ItemOfPart(parts_[of.part], of.sample);
 }
 
