@@ -48,6 +48,7 @@ struct Storage {
   PredictArgs predict;
   GenerateArgs generate;
   ChatArgs chat;
+  EmbedArgs embed;
   EvaluateArgs evaluate;
   CheckpointArgs checkpoint;
   LogsArgs logs;
@@ -100,6 +101,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "predict") return s.predict;
   if (name == "generate") return s.generate;
   if (name == "chat") return s.chat;
+  if (name == "embed") return s.embed;
   if (name == "evaluate") return s.evaluate;
   if (name == "checkpoint") return s.checkpoint;
   if (name == "logs") return s.logs;
@@ -182,10 +184,10 @@ std::string CheckEvaluate(const EvaluateArgs& evaluate) {
 // What the parser's own rules cannot say; "" when there is nothing to object.
 std::string CheckCombination(const std::string& command, const Storage& s) {
   static const std::vector<std::string> json_commands = {
-      "up",         "status",    "submit",  "jobs",          "logs",    "wait",     "cancel",
-      "plan",       "verify",    "pause",   "resume",        "predict", "generate", "evaluate",
-      "checkpoint", "tokenizer", "adapter", "timeline",      "why",     "describe", "debug",
-      "doctor",     "records",   "compare", "support-bundle"};
+      "up",       "status",     "submit",    "jobs",    "logs",          "wait",     "cancel",
+      "plan",     "verify",     "pause",     "resume",  "predict",       "generate", "embed",
+      "evaluate", "checkpoint", "tokenizer", "adapter", "timeline",      "why",      "describe",
+      "debug",    "doctor",     "records",   "compare", "support-bundle"};
   const bool json = s.format == "json";
   const bool known =
       std::find(json_commands.begin(), json_commands.end(), command) != json_commands.end() ||
@@ -202,6 +204,9 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
     if (file == s.predict.out.empty()) {
       return "--data and --out of `meshwright predict` go together";
     }
+  }
+  if (command == "embed" && s.embed.texts.empty() == s.embed.file.empty()) {
+    return "`meshwright embed` needs texts, or --file with one in each line";
   }
   if (command == "submit") return CheckSubmit(s.submit);
   if (command == "evaluate") return CheckEvaluate(s.evaluate);
@@ -250,9 +255,9 @@ void AddAll(CLI::App& app, Storage& storage) {
                                storage.orders_worker, storage.up,     storage.down,
                                storage.status};
   AddCluster(app, servers);
-  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.evaluate,
-                storage.checkpoint, storage.cancel, storage.pause, storage.resume, storage.wait,
-                storage.timeline, storage.why, storage.describe});
+  AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.embed,
+                storage.evaluate, storage.checkpoint, storage.cancel, storage.pause, storage.resume,
+                storage.wait, storage.timeline, storage.why, storage.describe});
   AddLogs(app, storage.logs);
   AddDebug(app, storage.debug);
   AddDoctor(app, storage.doctor);

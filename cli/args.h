@@ -184,11 +184,11 @@ struct CompleteArgs {
 
 using CommandArgs =
     std::variant<ControllerArgs, WorkerArgs, WorkerOrderArgs, UpArgs, DownArgs, SubmitArgs,
-                 PredictArgs, GenerateArgs, ChatArgs, EvaluateArgs, CheckpointArgs, JobsArgs,
-                 LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs, PlanArgs,
-                 VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs, TimelineArgs,
-                 WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs, DoctorArgs,
-                 RecordsArgs, CompareArgs, CertArgs, SupportBundleArgs>;
+                 PredictArgs, GenerateArgs, ChatArgs, EmbedArgs, EvaluateArgs, CheckpointArgs,
+                 JobsArgs, LogsArgs, CancelArgs, PauseArgs, ResumeArgs, WaitArgs, StatusArgs,
+                 PlanArgs, VerifyArgs, VisualizeArgs, ConfigArgs, TokenizerArgs, AdapterArgs,
+                 TimelineArgs, WhyArgs, DescribeArgs, CompletionArgs, CompleteArgs, DebugArgs,
+                 DoctorArgs, RecordsArgs, CompareArgs, CertArgs, SupportBundleArgs>;
 
 struct Invocation {
   GlobalArgs global;

@@ -15,6 +15,7 @@ int RunSubmit(const SubmitArgs& args, const GlobalArgs& global);
 int RunPredict(const PredictArgs& args, const GlobalArgs& global);
 int RunGenerate(const GenerateArgs& args, const GlobalArgs& global);
 int RunChat(const ChatArgs& args, const GlobalArgs& global);
+int RunEmbed(const EmbedArgs& args, const GlobalArgs& global);
 int RunEvaluate(const EvaluateArgs& args, const GlobalArgs& global);
 int RunEvaluateOnData(const EvalArgs& args, const GlobalArgs& global);  // its part with --data
 int RunCheckpoint(const CheckpointArgs& args, const GlobalArgs& global);

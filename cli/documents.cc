@@ -151,6 +151,20 @@ int64_t DocumentMaker::id_end() const {
   return std::max<int64_t>(ids, separator_ ? int64_t{*separator_} + 1 : 0);
 }
 
+Result<std::vector<bool>> DocumentMaker::Continuations() const {
+  std::vector<bool> goes_on(static_cast<size_t>(id_end()), false);
+  bool any = false;
+  for (uint32_t id = 0; tokenizer_ && id < tokenizer_->id_end(); ++id) {
+    const std::optional<std::string> token = tokenizer_->TokenOf(id);
+    goes_on[id] = token && token->starts_with("##") && token->size() > 2;
+    any = any || goes_on[id];
+  }
+  if (any) return goes_on;
+  return Fail(
+      InvalidArgument("training.mask_whole_words: no token of the tokenizer begins with \"##\", "
+                      "so where words begin is not known"));
+}
+
 Result<Document> DocumentMaker::OfText(std::string_view text) const {
   Document document;
   MW_ASSIGN_OR_RETURN(document.ids, Encode(text));

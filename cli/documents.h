@@ -50,6 +50,9 @@ class DocumentMaker {
   const std::string& identity() const { return identity_; }
   // One more than the largest id that documents have.
   int64_t id_end() const;
+  // Of each id, whether it goes on with the word of the one before it, as a vocabulary of
+  // WordPiece says with "##". Errors: kInvalidArgument: no id does.
+  Result<std::vector<bool>> Continuations() const;
 
   // Those of a part of a file, empty ones left out. last: of its file. first_line: the number of
   // the part's first line, for errors. Errors: kInvalidArgument naming the line of JSON, or the

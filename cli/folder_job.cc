@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "client/data_files.h"
 #include "config/starting_weights.h"
 #include "formats/safetensors.h"
+#include "formats/weight_notes.h"
 
 namespace meshwright::cli {
 
@@ -56,6 +58,9 @@ Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::J
   MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
   const Status fits = formats::CheckWeights(*file, job.main().graph);
   if (!fits.ok()) return Fail(fits);  // it names the file
+  for (const std::string& note : formats::NotesOfWeights(**file, job.main().graph)) {
+    fmt::print(stderr, "note: {}\n", note);
+  }
   LeaveUndrawn(job);
   client::SendOptions options;
   options.upload = weights.is_temporary();

@@ -23,6 +23,7 @@
 #include "cli/image_file.h"
 #include "cli/token_files.h"
 #include "data/describe.h"
+#include "data/npy_header.h"
 #include "data/paths.h"
 
 namespace meshwright::cli {
@@ -33,7 +34,6 @@ namespace fs = std::filesystem;
 constexpr const char* kImagesMadeBy = "image rows 1";  // another number: rows are made otherwise
 constexpr size_t kImageNameLength = 40;
 constexpr size_t kImagesAtOnce = 256;
-constexpr size_t kNpyAlignment = 64;
 
 bool IsImage(const fs::path& path) {
   std::string end = path.extension().string();
@@ -93,21 +93,6 @@ Result<LabelledImage> ImageOfLine(const std::string& line, const std::string& fo
                        number};
 }
 
-// Of an array of these dims: version 1.0 of the format, padded so that values are aligned.
-std::string NpyHeaderOf(const char* descr, const std::string& shape) {
-  std::string dict =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
-  constexpr size_t kFixed = 10;
-  while ((kFixed + dict.size() + 1) % kNpyAlignment != 0) dict.push_back(' ');
-  dict.push_back('\n');
-  std::string header = "\x93NUMPY";
-  header.push_back('\x01');
-  header.push_back('\x00');
-  header.push_back(static_cast<char>(dict.size() & 0xFF));
-  header.push_back(static_cast<char>(dict.size() >> 8));
-  return header + dict;
-}
-
 // [channels, side, side] of one image.
 Status FillPixels(const LabelledImage& image, const models::ModelRows& rows, std::span<char> to) {
   MW_ASSIGN_OR_RETURN(const MemoryMappedFile file, MemoryMappedFile::Open(image.path));
@@ -127,10 +112,12 @@ Status FillPixels(const LabelledImage& image, const models::ModelRows& rows, std
 Status WritePixels(const std::vector<LabelledImage>& images, const models::ModelRows& rows,
                    const std::string& path) {
   const auto row = static_cast<size_t>(rows.channels * rows.image * rows.image);
+  MW_ASSIGN_OR_RETURN(const std::string header,
+                      data::MakeNpyHeader(ir::Element::kU8, {std::ssize(images), rows.channels,
+                                                             rows.image, rows.image}));
   const std::string part = path + ".part";
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
-  out << NpyHeaderOf(
-      "|u1", fmt::format("{}, {}, {}, {}", images.size(), rows.channels, rows.image, rows.image));
+  out << header;
   std::string block;
   for (size_t begin = 0; begin < images.size() && out; begin += kImagesAtOnce) {
     const size_t count = std::min(kImagesAtOnce, images.size() - begin);
@@ -156,7 +143,8 @@ Status WritePixels(const std::vector<LabelledImage>& images, const models::Model
 }
 
 Status WriteLabels(const std::vector<LabelledImage>& images, const std::string& path) {
-  std::string bytes = NpyHeaderOf("<i4", fmt::format("{},", images.size()));
+  MW_ASSIGN_OR_RETURN(std::string bytes,
+                      data::MakeNpyHeader(ir::Element::kI32, {std::ssize(images)}));
   for (const LabelledImage& image : images) {
     const size_t at = bytes.size();
     bytes.append(sizeof image.label, '\0');

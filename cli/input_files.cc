@@ -13,6 +13,7 @@
 #include "formats/adapters.h"
 #include "formats/safetensors.h"
 #include "formats/sharded_safetensors.h"
+#include "formats/weight_notes.h"
 
 namespace meshwright::cli {
 
@@ -84,17 +85,18 @@ Result<WeightsFile> WeightsFile::Open(const config::StartingWeights& weights) {
                      merged.message() + (full ? "; $TMPDIR names a folder with more room" : "")));
 }
 
-Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
-                            const ir::Graph& loss) {
-  if (weights.path().empty()) return OkStatus();
+Result<std::vector<std::string>> CheckStartingWeights(const InputFiles& files,
+                                                      const WeightsFile& weights,
+                                                      const ir::Graph& loss) {
+  if (weights.path().empty()) return std::vector<std::string>();
   const auto file = formats::SafetensorsFile::Open(weights.path());
   const Status status = file ? formats::CheckWeights(**file, loss) : file.error();
-  if (status.ok()) return status;
+  if (status.ok()) return formats::NotesOfWeights(**file, loss);
   const bool of_folder = files.weights.key.starts_with("model.hf_path");
-  return Status(status.code(), status.message() + (of_folder ? "; or draw weights anew with "
-                                                               "model.from_scratch = true"
-                                                             : ""))
-      .WithContext(files.weights.key);
+  return Fail(Status(status.code(), status.message() + (of_folder ? "; or draw weights anew with "
+                                                                    "model.from_scratch = true"
+                                                                  : ""))
+                  .WithContext(files.weights.key));
 }
 
 }  // namespace meshwright::cli

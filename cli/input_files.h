@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/result.h"
@@ -47,9 +48,11 @@ class WeightsFile {
   std::optional<TempDir> merged_;
 };
 
-// Weights that do not fit the model are refused before a cluster is asked. Errors: kInvalidArgument
-// naming the key and the tensor.
-Status CheckStartingWeights(const InputFiles& files, const WeightsFile& weights,
-                            const ir::Graph& loss);
+// Weights that do not fit the model are refused before a cluster is asked. Of those that do, what
+// nobody may expect (formats::NotesOfWeights). Errors: kInvalidArgument naming the key and the
+// tensor.
+Result<std::vector<std::string>> CheckStartingWeights(const InputFiles& files,
+                                                      const WeightsFile& weights,
+                                                      const ir::Graph& loss);
 
 }  // namespace meshwright::cli

@@ -1,5 +1,6 @@
 #include "cli/job_args.h"
 
+#include "client/embedding.h"
 #include "data/describe.h"
 #include "generation/beam_search.h"
 #include "ir/queue_spec.h"
@@ -230,6 +231,41 @@ void AddChat(CLI::App& app, ChatArgs& args) {
                    "What the template asks for besides, as JSON: {\"enable_thinking\": false}");
 }
 
+void AddEmbed(CLI::App& app, EmbedArgs& args) {
+  CLI::App* embed = app.add_subcommand(
+      "embed", "Texts as vectors, by a model whose tokens see the whole text, as BERT's do");
+  embed->add_option("model", args.model, kModel)->required();
+  CLI::Option* texts = embed->add_option("texts", args.texts, "Each becomes a vector");
+  embed
+      ->add_option("--file", args.file,
+                   "Instead of texts: a text in each line; of .jsonl the \"text\" of each object")
+      ->excludes(texts);
+  embed->add_option(
+      "-o,--out", args.out,
+      "Where vectors go: .npy, an array of NumPy, or .jsonl; without: lines of JSON on stdout");
+  embed
+      ->add_option("--pooling", args.pooling,
+                   "How states of tokens become a vector; default: as the folder says, or mean")
+      ->check(CLI::IsMember(client::PoolingNames()));
+  embed->add_flag("--normalize,!--no-normalize", args.normalised,
+                  "Vectors of length 1; default: as the folder says, or not");
+  embed->add_option("--rows", args.rows, "That the model sees at once; several texts share a row")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->capture_default_str();
+  embed
+      ->add_option("--max-tokens", args.tokens,
+                   "Of a text; the rest is left out. Default: as the folder says, or all that the "
+                   "model has positions for")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  embed->add_option("--dtype", args.dtype, "Of a folder's model")
+      ->check(CLI::IsMember({"float32", "float64"}))
+      ->capture_default_str();
+  AddOverrides(embed, args.overrides);
+  embed->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{86'400}))
+      ->capture_default_str();
+}
+
 void AddScoring(CLI::App& evaluate, EvalArgs& args) {
   evaluate.add_option("--data", args.data,
                       "Text, or JSON lines: rows with \"choices\" are questions, others documents; "
@@ -325,6 +361,7 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddPredict(app, commands.predict);
   AddGenerate(app, commands.generate);
   AddChat(app, commands.chat);
+  AddEmbed(app, commands.embed);
   AddEvaluate(app, commands.evaluate);
   AddCheckpoint(app, commands.checkpoint);
 

@@ -22,6 +22,7 @@ struct JobCommands {
   PredictArgs& predict;
   GenerateArgs& generate;
   ChatArgs& chat;
+  EmbedArgs& embed;
   EvaluateArgs& evaluate;
   CheckpointArgs& checkpoint;
   CancelArgs& cancel;
@@ -32,7 +33,7 @@ struct JobCommands {
   WhyArgs& why;
   DescribeArgs& describe;
 };
-// submit, predict, generate, chat, evaluate, checkpoint, jobs, cancel, pause, resume, wait,
+// submit, predict, generate, chat, embed, evaluate, checkpoint, jobs, cancel, pause, resume, wait,
 // timeline, why, describe.
 void AddJobs(CLI::App& app, const JobCommands& commands);
 

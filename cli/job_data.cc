@@ -99,7 +99,7 @@ Result<TokenFiles> FilesOfTokens(const config::JobConfig& config, const config::
   }
   MW_ASSIGN_OR_RETURN(const client::RowKind rows, config::RowKindOf(config));
   if (rows != client::RowKind::kWindows) {
-    request.rows = {config.train.sequence, rows == client::RowKind::kPacked};
+    request.rows = {config.train.sequence, client::IsPacked(rows), rows == client::RowKind::kWords};
   }
   request.cache = TokenCacheOf(request.files.front());
   ProgressLine line;

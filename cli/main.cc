@@ -21,6 +21,7 @@ struct JobDispatch {
   int operator()(const PredictArgs& args) const { return RunPredict(args, global); }
   int operator()(const GenerateArgs& args) const { return RunGenerate(args, global); }
   int operator()(const ChatArgs& args) const { return RunChat(args, global); }
+  int operator()(const EmbedArgs& args) const { return RunEmbed(args, global); }
   int operator()(const EvaluateArgs& args) const { return RunEvaluate(args, global); }
   int operator()(const CheckpointArgs& args) const { return RunCheckpoint(args, global); }
   int operator()(const JobsArgs&) const { return RunJobs(global); }

@@ -16,6 +16,7 @@
 
 #include "cli/predict_text.h"
 #include "data/describe.h"
+#include "data/npy_header.h"
 #include "data/roots.h"
 #include "data/source.h"
 #include "report/prediction.h"
@@ -233,28 +234,19 @@ class Npy final : public Writer {
   }
 
  private:
-  // Source: numpy.lib.format, version 1.0.
   Status WriteHeader(const ir::TensorType& type) {
-    const std::map<ir::DType, const char*> codes = {{ir::DType::kF32, "<f4"},
-                                                    {ir::DType::kF64, "<f8"},
-                                                    {ir::DType::kI32, "<i4"},
-                                                    {ir::DType::kI64, "<i8"}};
-    const auto code = codes.find(type.dtype);
-    if (code == codes.end()) {
+    const std::map<ir::DType, ir::Element> elements = {{ir::DType::kF32, ir::Element::kF32},
+                                                       {ir::DType::kF64, ir::Element::kF64},
+                                                       {ir::DType::kI32, ir::Element::kI32},
+                                                       {ir::DType::kI64, ir::Element::kI64}};
+    const auto element = elements.find(type.dtype);
+    if (element == elements.end()) {
       return InvalidArgument(
           fmt::format("a .npy has no type for {}; write a .jsonl", ir::DTypeName(type.dtype)));
     }
-    std::string shape = fmt::format("{},", rows_);
-    for (size_t d = 1; d < type.dims.size(); ++d) shape += fmt::format(" {},", type.dims[d]);
-    std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-                                     code->second, shape);
-    constexpr size_t kBefore = 10;
-    header.resize((kBefore + header.size() + 1 + 63) / 64 * 64 - kBefore - 1, ' ');
-    header += '\n';
-    const auto size = static_cast<uint16_t>(header.size());
-    file_.write("\x93NUMPY\x01\x00", 8);
-    const char length[] = {static_cast<char>(size & 0xff), static_cast<char>(size >> 8)};
-    file_.write(length, 2);
+    ir::Dims dims = type.dims;
+    dims[0] = rows_;
+    MW_ASSIGN_OR_RETURN(const std::string header, data::MakeNpyHeader(element->second, dims));
     file_ << header;
     return OkStatus();
   }

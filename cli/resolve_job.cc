@@ -248,7 +248,9 @@ class Resolver {
   Status FillWeights(const InputFiles& files, ir::JobRequest& request) {
     if (files.weights.path.empty()) return OkStatus();
     MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
-    MW_TRY(CheckStartingWeights(files, weights, request.main().graph));
+    MW_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+                        CheckStartingWeights(files, weights, request.main().graph));
+    resolved_.notes.insert(resolved_.notes.end(), notes.begin(), notes.end());
     request.init_weights.blob.name = weights.path();
     if (weights.is_temporary()) {
       MW_ASSIGN_OR_RETURN(request.init_weights.blob, store_(weights.path()));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,9 @@
 #include "base/sha256.h"
 #include "cli/token_files.h"
 #include "data/check_contents.h"
+#include "data/counts.h"
 #include "data/describe.h"
+#include "data/join.h"
 #include "data/paths.h"
 #include "data/spans.h"
 #include "formats/safetensors.h"
@@ -141,6 +144,7 @@ class RowMaker {
     if (maker.hides()) {
       maker.identity_ += fmt::format("spans {} {} {} {}\n", rows.hidden_share, rows.mean_span,
                                      request.seed, request.lines);
+      if (request.pass > 0) maker.identity_ += fmt::format("pass {}\n", request.pass);
       MW_ASSIGN_OR_RETURN(maker.spans_,
                           PlanSpans(request, maker.target_tokens(), maker.tokenizer_));
     }
@@ -434,10 +438,13 @@ std::string RowTokenizerOf(const config::JobConfig& config) {
 
 namespace {
 
+// Passes over the data with spans of their own; then they come again.
+constexpr int64_t kMostPasses = 16;
+
 // The files of rows of one path.
 Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,
                                             const models::Model& model, const char* key,
-                                            const std::string& path) {
+                                            const std::string& path, int64_t pass) {
   const std::string said = fmt::format("{} = \"{}\"", key, path);
   RowFilesRequest request;
   auto files = data::ExpandPath(path, config.folder, "");
@@ -449,6 +456,7 @@ Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,
   request.vocabulary = model.vocabulary;
   request.lines = config.dataset_format == "text";
   request.seed = config.train.seed;
+  request.pass = pass;
   request.cache = TokenCacheOf(request.files.front());
   const auto made = MakeRowFiles(request);
   if (!made.has_value()) return Fail(made.error().WithContext(said));
@@ -457,6 +465,26 @@ Result<std::vector<std::string>> RowsOfPath(const config::JobConfig& config,
                made->cut);
   }
   return made->paths;
+}
+
+Result<data::NamedStream> SetOfPath(const config::JobConfig& config, const models::Model& model,
+                                    const char* key, const std::string& path, int64_t pass) {
+  data::FilesRequest request;
+  request.format = "safetensors";
+  request.validation_fraction = config.data.validation_fraction;
+  MW_ASSIGN_OR_RETURN(request.paths, RowsOfPath(config, model, key, path, pass));
+  MW_ASSIGN_OR_RETURN(ir::DataStream stream, data::DescribeFiles(request));
+  return data::NamedStream{fmt::format("pass {}", pass), 1, std::move(stream)};
+}
+
+// How often the job reads all rows of a stream, of which so many differ.
+int64_t PassesOver(const ir::DataStream& stream, const config::JobConfig& config) {
+  const int64_t rows = data::CountsOf(stream, config.train.sequence).training_samples;
+  if (rows < 1) return 1;  // which is an error of its own
+  const auto samples =
+      static_cast<double>(config.train.steps) * static_cast<double>(config.train.global_batch);
+  const double passes = std::ceil(samples / static_cast<double>(rows));
+  return static_cast<int64_t>(std::clamp(passes, 1.0, static_cast<double>(kMostPasses)));
 }
 
 }  // namespace
@@ -496,17 +524,24 @@ Result<ir::DataStream> FindRows(const config::JobConfig& config, const models::M
   if (config.dataset_path.empty()) {
     return Fail(InvalidArgument("training.dataset_path is empty; name a file of JSON lines"));
   }
-  data::FilesRequest request;
-  request.format = "safetensors";
-  MW_ASSIGN_OR_RETURN(request.paths,
-                      RowsOfPath(config, model, "training.dataset_path", config.dataset_path));
-  if (!config.validation_path.empty()) {
-    MW_ASSIGN_OR_RETURN(
-        request.validation_paths,
-        RowsOfPath(config, model, "validation.dataset_path", config.validation_path));
+  constexpr char kKey[] = "training.dataset_path";
+  MW_ASSIGN_OR_RETURN(data::NamedStream first,
+                      SetOfPath(config, model, kKey, config.dataset_path, 0));
+  const int64_t passes = model.rows.hidden_share > 0 ? PassesOver(first.stream, config) : 1;
+  std::vector<data::NamedStream> training = {std::move(first)};
+  for (int64_t pass = 1; pass < passes; ++pass) {
+    MW_ASSIGN_OR_RETURN(data::NamedStream next,
+                        SetOfPath(config, model, kKey, config.dataset_path, pass));
+    training.push_back(std::move(next));
   }
-  request.validation_fraction = config.data.validation_fraction;
-  return data::DescribeFiles(request);
+  for (data::NamedStream& set : training) set.weight = passes > 1 ? 0 : 1;  // they take turns
+  std::vector<data::NamedStream> validation;
+  if (!config.validation_path.empty()) {
+    MW_ASSIGN_OR_RETURN(data::NamedStream set, SetOfPath(config, model, "validation.dataset_path",
+                                                         config.validation_path, 0));
+    validation.push_back(std::move(set));
+  }
+  return data::JoinStreams(std::move(training), std::move(validation));
 }
 
 }  // namespace meshwright::cli

@@ -18,7 +18,8 @@
 // al. 2022.
 //
 // Texts whose spans are hidden (data/spans.h) stand one behind the other, each with its end, and
-// are cut where a row is full; which spans are hidden is said by the seed, the file and the row.
+// are cut where a row is full; which spans are hidden is said by the seed, the file, the row and
+// the pass over the data: the first passes have rows of their own, in turns (data/mixture.h).
 //
 // A file of rows is kept by content beside the texts, as files of tokens are (cli/token_files.h).
 // Thread rule: reads and writes files, on threads of its own.
@@ -48,6 +49,7 @@ struct RowFilesRequest {
   int64_t vocabulary = 0;  // tokens are below it
   bool lines = false;      // of plain text, no JSON
   uint64_t seed = 0;       // of what is hidden
+  int64_t pass = 0;        // over the data: other spans are hidden in each
   std::string cache;       // folder, which is made
 };
 

@@ -226,7 +226,9 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (!files.weights.note.empty()) fmt::print(stderr, "note: {}\n", files.weights.note);
   MW_TRY(CheckInputData(config, files.dataset, prepared.model.vocabulary));
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(files.weights));
-  MW_TRY(CheckStartingWeights(files, weights, prepared.request.main().graph));
+  MW_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+                      CheckStartingWeights(files, weights, prepared.request.main().graph));
+  PrintEach(notes);
   Follower follower(args, ViewOf(prepared.request, args, global), config.tensorboard_dir);
   MW_TRY(follower.OpenRecord());
   MW_TRY(options);

@@ -57,6 +57,20 @@ struct EvalArgs {
   int64_t timeout_s = 600;
 };
 
+struct EmbedArgs {
+  std::string model;               // as of GenerateArgs
+  std::vector<std::string> texts;  // or those of a file
+  std::string file;                // a text in each line; of .jsonl the "text" of each object
+  std::string out;                 // .npy or .jsonl; empty: lines of JSON on stdout
+  std::string pooling;             // empty: as the folder says
+  std::optional<bool> normalised;  // likewise
+  int64_t rows = 8;                // that the model sees at once
+  std::optional<int64_t> tokens;   // of a text at most; none: as the folder says
+  std::string dtype = "float32";
+  std::vector<std::string> overrides;  // of a folder's job
+  int64_t timeout_s = 600;
+};
+
 struct ChatArgs {
   GenerateArgs generate;      // the model and how its answers are drawn
   std::string system;         // what the system says first

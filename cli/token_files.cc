@@ -81,6 +81,9 @@ class Work {
       maps_.push_back(std::move(map));
     }
     MW_TRY(MakeDirs(request_.cache));
+    if (request_.rows && request_.rows->words) {
+      MW_ASSIGN_OR_RETURN(goes_on_, maker_.Continuations());
+    }
     std::vector<Result<std::string>> paths(parts_.size(), std::string());
     ParallelItems(static_cast<int64_t>(parts_.size()), 1, [&](int64_t item) {
       const auto i = static_cast<size_t>(item);
@@ -111,6 +114,7 @@ class Work {
     if (request_.rows) {
       hash.Update(fmt::format("rows {} {}\n", request_.rows->tokens,
                               request_.rows->packed ? "packed" : "padded"));
+      if (request_.rows->words) hash.Update("words\n");
     }
     hash.Update(part.last ? "last\n" : "\n");
     hash.Update(TextOf(part));
@@ -122,7 +126,7 @@ class Work {
 
   Status Write(const std::string& path, const std::vector<Document>& documents) const {
     if (!request_.rows) return WriteFileAtomic(path, BytesOf(documents, wide_));
-    RowPacker packer(*request_.rows);
+    RowPacker packer(*request_.rows, goes_on_);
     for (const Document& document : documents) packer.Add(document);
     packer.Pad();
     return packer.rows() == 0 ? WriteFileAtomic(path, "") : packer.Write(path);
@@ -170,6 +174,7 @@ class Work {
   const TokenFilesRequest& request_;
   const DocumentMaker maker_;
   const bool wide_;
+  std::vector<bool> goes_on_;  // of each id, where rows have words
   std::vector<MemoryMappedFile> maps_;
   std::vector<Part> parts_;
   int64_t all_bytes_ = 0;

@@ -9,8 +9,10 @@
 
 namespace meshwright::cli {
 
-RowPacker::RowPacker(const RowShape& shape) : shape_(shape) {
+RowPacker::RowPacker(const RowShape& shape, std::vector<bool> goes_on)
+    : shape_(shape), goes_on_(std::move(goes_on)) {
   MW_CHECK(shape.tokens >= 1) << "rows of " << shape.tokens << " tokens";
+  MW_CHECK(shape.words != goes_on_.empty()) << "words are told by " << goes_on_.size() << " ids";
 }
 
 void RowPacker::Add(const Document& document) {
@@ -32,7 +34,7 @@ size_t RowPacker::RowFor(size_t count) {
   } else {
     used_.push_back(0);
     documents_.push_back(0);
-    for (std::vector<int32_t>* field : {&tokens_, &labels_, &segments_, &positions_}) {
+    for (std::vector<int32_t>* field : {&tokens_, &labels_, &segments_, &positions_, &words_}) {
       field->resize(field->size() + all, field == &labels_ ? kNotLearned : 0);
     }
   }
@@ -55,6 +57,10 @@ void RowPacker::AddPiece(const Document& document, size_t begin, size_t count) {
     labels_[place + i] = learned ? static_cast<int32_t>(document.ids[begin + i + 1]) : kNotLearned;
     segments_[place + i] = documents_[row];
     positions_[place + i] = static_cast<int32_t>(i);
+    // A piece of a document that begins within a word begins a word.
+    const uint32_t id = document.ids[begin + i];
+    const bool goes_on = i > 0 && id < goes_on_.size() && goes_on_[id];
+    words_[place + i] = goes_on ? words_[place + i - 1] : static_cast<int32_t>(used_[row] + i);
   }
   used_[row] += count;
   ++documents_[row];
@@ -67,6 +73,7 @@ void RowPacker::Pad() {
     for (size_t i = begin; i < all; ++i) {
       segments_[row * all + i] = documents_[row];
       positions_[row * all + i] = static_cast<int32_t>(i - begin);
+      words_[row * all + i] = static_cast<int32_t>(i);
     }
     used_[row] = all;
   }
@@ -82,6 +89,7 @@ Status RowPacker::Write(const std::string& path) const {
     fields.emplace_back("segments", &segments_);
     fields.emplace_back("positions", &positions_);
   }
+  if (shape_.words) fields.emplace_back("words", &words_);
   std::vector<formats::TensorSpec> specs;
   for (const auto& [name, values] : fields) specs.push_back({name, type});
   MW_ASSIGN_OR_RETURN(const auto writer, formats::SafetensorsWriter::Create(path, specs));

@@ -31,12 +31,14 @@ inline constexpr int32_t kNotLearned = -100;
 struct RowShape {
   int64_t tokens = 1;
   bool packed = true;
+  bool words = false;  // where the word of each token begins, too
 };
 
 class RowPacker {
  public:
-  // REQUIRES: shape.tokens >= 1.
-  explicit RowPacker(const RowShape& shape);
+  // goes_on: of each id, whether it goes on with the word before it; of shape.words only. REQUIRES:
+  // shape.tokens >= 1.
+  explicit RowPacker(const RowShape& shape, std::vector<bool> goes_on = {});
 
   void Add(const Document& document);
   int64_t rows() const { return static_cast<int64_t>(used_.size()); }
@@ -44,13 +46,15 @@ class RowPacker {
   // Ends each row with padding, which is a document of its own.
   void Pad();
   // A safetensors file with i32[rows, tokens]: "tokens", "labels" and, packed, "segments" and
-  // "positions". REQUIRES: Pad() was called, rows() > 0. Errors: those of writing.
+  // "positions", and "words". REQUIRES: Pad() was called, rows() > 0. Errors: those of writing.
   Status Write(const std::string& path) const;
 
   const std::vector<int32_t>& tokens() const { return tokens_; }
   const std::vector<int32_t>& labels() const { return labels_; }
   const std::vector<int32_t>& segments() const { return segments_; }
   const std::vector<int32_t>& positions() const { return positions_; }
+  // Padding is one word for each token.
+  const std::vector<int32_t>& words() const { return words_; }
 
  private:
   // ids [begin, begin + count + 1) of the document: count inputs and their labels.
@@ -58,8 +62,9 @@ class RowPacker {
   size_t RowFor(size_t count);
 
   const RowShape shape_;
+  const std::vector<bool> goes_on_;
   // Per row and token.
-  std::vector<int32_t> tokens_, labels_, segments_, positions_;
+  std::vector<int32_t> tokens_, labels_, segments_, positions_, words_;
   std::vector<size_t> used_;                       // tokens of each row
   std::vector<int32_t> documents_;                 // of each row
   std::set<std::pair<size_t, size_t>> with_room_;  // room, row

@@ -15,7 +15,7 @@
 namespace meshwright::client {
 
 struct LogAsk {
-  std::string worker;  // empty: the controller's own
+  std::string worker;    // empty: the controller's own
   proto::FetchLog what;  // without `ask`
   bool kept = false;     // what the controller keeps, whether the worker is here or not
 };

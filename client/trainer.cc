@@ -36,7 +36,8 @@ meshwright::client::Batch LabelledBatch(Builder& builder, const GraphShape& shap
     return builder.AddOne(Op::kFeed, {}, {{"source", fmt::format("tokens/{}", field)}}, {type});
   };
   meshwright::client::Batch batch = {{"tokens", feed("tokens")}, {"labels", feed("labels")}};
-  if (shape.rows == RowKind::kPacked) {
+  if (shape.rows == RowKind::kWords) batch["words"] = feed("words");
+  if (IsPacked(shape.rows)) {
     const ValueId segments = feed("segments");
     builder.ReadDocuments({segments, feed("positions")});
   }
@@ -127,7 +128,7 @@ Result<ir::Graph> BuildLossGraph(const std::string& name, const GraphShape& shap
   const Loss loss = functions.loss(builder, batch);
   builder.SetOutput("loss_sum", loss.loss_sum);
   builder.SetOutput("count", loss.count);
-  if (shape.rows != RowKind::kPacked) return FinishVerified(builder);
+  if (!IsPacked(shape.rows)) return FinishVerified(builder);
   // A model whose positions are relative does not ask for them.
   MW_ASSIGN_OR_RETURN(const ir::Graph graph, FinishVerified(builder));
   return ir::DropDeadNodes(graph);

@@ -46,7 +46,9 @@ enum class RowKind : uint8_t {
   // those that are -100 do not count.
   kLabelled,
   kPacked,  // and "segments" and "positions": several documents in a row (PackedDocuments)
+  kWords,   // and "words": the place in its row at which the word of each token begins
 };
+inline bool IsPacked(RowKind rows) { return rows == RowKind::kPacked || rows == RowKind::kWords; }
 
 struct GraphShape {
   int64_t batch = 1;     // rows of the global batch
@@ -62,8 +64,12 @@ struct TrainerFunctions {
   // The fields of records, which are the batch, in place of a window that collate takes apart.
   std::function<std::vector<InputSpec>(const GraphShape&)> inputs = {};
   // What training makes of a batch before its loss is taken; predict has the batch as it is. A
-  // model with it sees all tokens of a row, so predict takes "tokens" [b, s] and no label.
+  // model with it sees all tokens of a row, so predict takes "tokens" [b, s] and no label. Where
+  // the batch has "words", words are hidden as a whole.
   std::function<Batch(Builder&, const Batch&)> corrupt = {};
+  // "tokens" [b, s] -> what the model makes of each, [b, s, d]; only EmbedProgram needs it. Empty:
+  // a token is not seen by all others.
+  std::function<ValueId(Builder&, const Batch&)> encode = {};
 };
 
 // "tokens" i32[b, s] and "labels" i32[b, s] from a window i32[b, s+1].

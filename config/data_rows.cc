@@ -28,11 +28,18 @@ bool IsTokenized(const JobConfig& config) {
 Result<client::RowKind> RowKindOf(const JobConfig& config) {
   const bool answers = config.loss_on == "answers";
   if (!IsTokenized(config)) {
+    if (config.mask_whole_words) return Fail(Refuse(config, "training.mask_whole_words", "true"));
     if (answers) return Fail(Refuse(config, "training.loss_on", "\"answers\""));
     if (config.packing) {
       return Fail(Refuse(config, "training.packing", *config.packing ? "true" : "false"));
     }
     return client::RowKind::kWindows;
+  }
+  if (config.mask_whole_words) {
+    if (config.packing.value_or(true)) return client::RowKind::kWords;
+    return Fail(
+        InvalidArgument("training.packing is false, and training.mask_whole_words makes packed "
+                        "rows; leave it out"));
   }
   if (!answers && !config.packing) return client::RowKind::kWindows;
   return config.packing.value_or(true) ? client::RowKind::kPacked : client::RowKind::kLabelled;
@@ -51,7 +58,8 @@ Result<ir::DataSpec> DataWithoutFiles(const JobConfig& config) {
   } else {
     stream.kind = ir::DataKind::kRecords;
     std::vector<const char*> names = {"tokens", "labels"};
-    if (rows == client::RowKind::kPacked) names.insert(names.end(), {"segments", "positions"});
+    if (client::IsPacked(rows)) names.insert(names.end(), {"segments", "positions"});
+    if (rows == client::RowKind::kWords) names.emplace_back("words");
     for (const char* name : names) {
       stream.fields.push_back({name, ir::Element::kI32, {config.train.sequence}, {}, {}});
     }

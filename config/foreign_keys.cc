@@ -122,6 +122,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {kTrainer, "*", "max_seq_length", "write training.seq_len"},
     {kTrainer, "*", "block_size", "write training.seq_len"},
     {kTrainer, "*", "packing", "write training.packing"},
+    {kTrainer, "*", "whole_word_mask", "write training.mask_whole_words = true"},
     {kTrainer, "*", "assistant_only_loss", "write training.loss_on = \"answers\""},
     {kTrainer, "*", "completion_only_loss", "write training.loss_on = \"answers\""},
     {kTrainer, "*", "label_smoothing_factor", "write training.label_smoothing"},

@@ -52,6 +52,7 @@ struct JobConfig {
   std::string tokenizer = "byte";
   std::string loss_on = "all";  // or "answers"
   std::optional<bool> packing;  // empty: as loss_on says (config/data_rows.h)
+  bool mask_whole_words = false;
   std::string dtype = "float32";
   std::string gradient_dtype = "float32";
   int64_t local_batch_size = 0;    // rows per data-parallel replica; 0: see global_batch_size

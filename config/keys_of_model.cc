@@ -29,7 +29,8 @@ const std::string& FlavorDoc() {
 std::vector<ConfigKey> JobAndModelKeys() {
   return {
       {"job", "name", "Name of the job, for people; one line.", MW_AT(name)},
-      {"job", "owner", "Whose it is, for people; default: the name in the certificate of who "
+      {"job", "owner",
+       "Whose it is, for people; default: the name in the certificate of who "
        "submits it, else USER@HOST.",
        MW_AT(owner)},
       {"job", "description", "Free text, kept with the run.", MW_AT(description)},

@@ -41,12 +41,12 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
       {"lr_scheduler",
        "decay_type",
-       "Shape after the warm-up; relative: lr / sqrt(step), 0.01 * lr at most, and "
-       "relative_warmup, "
-       "which begins at 1e-6 * lr * step: Adafactor's own.",
+       "Shape after the warm-up; inverse_sqrt: lr * sqrt(warmup_steps / step), T5's; relative: "
+       "lr / sqrt(step), 0.01 * lr at most, and relative_warmup, which begins at 1e-6 * lr * "
+       "step: Adafactor's own.",
        MW_AT(optimizer.schedule),
        KeyKind::kChoice,
-       {"constant", "linear", "cosine", "relative", "relative_warmup"}},
+       {"constant", "linear", "cosine", "inverse_sqrt", "relative", "relative_warmup"}},
       {"lr_scheduler", "min_lr", "Learning rate at total_steps, at most lr; linear and cosine.",
        MW_AT(optimizer.min_lr)},
       {"lr_scheduler", "total_steps",
@@ -90,6 +90,11 @@ std::vector<ConfigKey> TrainingKeys() {
        "do not cross; false: one document and padding; auto: true where loss_on is answers, else "
        "windows of all documents one behind the other.",
        MW_AT(packing), KeyKind::kSwitch},
+      {"training", "mask_whole_words",
+       "Of models that hide tokens (bert): all pieces of a word are hidden, or none. Text and "
+       "jsonl "
+       "data whose tokenizer says \"##\" of what goes on with a word; rows are packed.",
+       MW_AT(mask_whole_words)},
       {"training", "local_batch_size",
        "Rows per step and data-parallel replica; needs a fixed data-parallel degree.",
        MW_AT(local_batch_size)},

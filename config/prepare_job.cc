@@ -195,6 +195,10 @@ Result<PreparedJob> PrepareJob(const JobConfig& config) {
       client::PredictProgram({1, config.train.sequence, dtype}, prepared.model.functions));
   builder.Program(std::move(predict));
   MW_ASSIGN_OR_RETURN(const client::RowKind rows, RowKindOf(config));
+  if (rows == client::RowKind::kWords && !prepared.model.functions.corrupt) {
+    return Fail(InvalidArgument(fmt::format(
+        "training.mask_whole_words is true, and model '{}' hides no tokens", prepared.model.name)));
+  }
   MW_ASSIGN_OR_RETURN(ir::DataSpec data, DataWithoutFiles(config));
   builder.Data(std::move(data));
   auto request = builder.Build(prepared.model.functions, rows);

@@ -1,5 +1,6 @@
 #include "data/mixture.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
@@ -22,6 +23,11 @@ MixedSample SampleOfMixture(const std::vector<int64_t>& weights, int64_t sample)
     total -= weights[part];
   }
   return {weights.size() - 1, sample};
+}
+
+bool TakesTurns(const std::vector<ir::DataPart>& parts) {
+  return !parts.empty() && std::all_of(parts.begin(), parts.end(),
+                                       [](const ir::DataPart& part) { return part.weight == 0; });
 }
 
 MixedSample SampleOfTurns(const std::vector<int64_t>& counts, int64_t sample) {

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ir/data_spec.h"
+
 namespace meshwright::data {
 
 struct MixedSample {
@@ -23,6 +25,10 @@ struct MixedSample {
 
 // REQUIRES: sample >= 0; weights that are at least 1, of which there is one.
 MixedSample SampleOfMixture(const std::vector<int64_t>& weights, int64_t sample);
+
+// Whether no part of a stream weighs anything: they are one text in several forms, each of which is
+// read as a whole before the next one.
+bool TakesTurns(const std::vector<ir::DataPart>& parts);
 
 // Parts that are read in turns: `counts[0]` samples of the first, then of the second, and again.
 MixedSample SampleOfTurns(const std::vector<int64_t>& counts, int64_t sample);

@@ -12,10 +12,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
+
 namespace meshwright::data {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr size_t kNpyAlignment = 64;  // of the values
 
 constexpr std::array<std::pair<std::string_view, ir::Element>, 20> kTypes = {{
     {"|b1", ir::Element::kBool}, {"?", ir::Element::kBool},   {"|u1", ir::Element::kU8},
@@ -185,6 +188,26 @@ Result<NpyHeader> ParseNpyHeader(std::span<const std::byte> prefix, int64_t file
         file_bytes - header.data_begin_bytes)));
   }
   return header;
+}
+
+Result<std::string> MakeNpyHeader(ir::Element element, const ir::Dims& shape) {
+  // The first of an element's names is the one that NumPy writes.
+  const auto name = std::find_if(kTypes.begin(), kTypes.end(),
+                                 [&](const auto& type) { return type.second == element; });
+  if (name == kTypes.end()) {
+    return Fail(InvalidArgument(
+        fmt::format("a .npy has no type for {}; write a .jsonl", ir::ElementName(element))));
+  }
+  constexpr size_t kBefore = 10;  // magic, version and length
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                                 name->first, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  while ((kBefore + dict.size() + 1) % kNpyAlignment != 0) dict.push_back(' ');
+  dict.push_back('\n');
+  MW_CHECK(dict.size() < (1U << 16)) << shape.size() << " dims";
+  std::string header(kMagic);
+  header.append(
+      {'\x01', '\x00', static_cast<char>(dict.size() & 0xFF), static_cast<char>(dict.size() >> 8)});
+  return header + dict;
 }
 
 }  // namespace meshwright::data

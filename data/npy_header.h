@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 #include "ir/element.h"
@@ -31,5 +32,9 @@ inline constexpr int64_t kMaxNpyHeaderBytes = 1 << 16;
 // Errors: kInvalidArgument saying what is wrong: no such header, a type that cannot be fed
 // (objects, text, big endian), an array in Fortran's order, a shape that does not match the file.
 Result<NpyHeader> ParseNpyHeader(std::span<const std::byte> prefix, int64_t file_bytes);
+
+// What stands before the values of such an array, of version 1 and as long as aligned values need.
+// Errors: kInvalidArgument: NumPy has no such type.
+Result<std::string> MakeNpyHeader(ir::Element element, const ir::Dims& shape);
 
 }  // namespace meshwright::data

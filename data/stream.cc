@@ -49,16 +49,18 @@ const FieldReader* Stream::Find(const ir::FeedName& feed) const {
 
 void Stream::SetParts(const ir::DataStream& stream) {
   int64_t begin = 0;
+  takes_turns_ = TakesTurns(stream.parts);
   for (const StreamCounts& counts : CountsOfParts(stream, options_.sequence)) {
     const size_t i = parts_.size();
     // The seed of the first part is the job's: a mixture of one is what it is alone.
     const uint64_t seed =
         i == 0 ? options_.seed : EpochBits(options_.seed, static_cast<int64_t>(i), "data/part");
     parts_.push_back({begin, counts, seed});
-    weights_.push_back(stream.parts.empty() ? 1 : stream.parts[i].weight);
-    if (counts.validation_samples > 0) {
+    const int64_t weight = stream.parts.empty() || takes_turns_ ? 1 : stream.parts[i].weight;
+    weights_.push_back(takes_turns_ ? counts.training_samples : weight);
+    if (counts.validation_samples > 0 && (i == 0 || !takes_turns_)) {
       with_tail_.push_back(i);
-      tail_weights_.push_back(weights_.back());
+      tail_weights_.push_back(weight);
     }
     begin += counts.items;
   }
@@ -74,7 +76,8 @@ void Stream::SetParts(const ir::DataStream& stream) {
 }
 
 int64_t Stream::TrainingItem(int64_t sample) const {
-  const MixedSample of = SampleOfMixture(weights_, sample);
+  const MixedSample of =
+      takes_turns_ ? SampleOfTurns(weights_, sample) : SampleOfMixture(weights_, sample);
   return ItemOfPart(parts_[of.part], of.sample);
 }
 

@@ -8,7 +8,9 @@
 //
 // A stream of several parts is a mixture: sample n is sample m of part i (data/mixture.h), and of
 // each part as above, with an order and a shift of its own. Tails of parts are mixed as the parts
-// are; parts of validation files are read in turns.
+// are; parts of validation files are read in turns. Parts that take turns (data/mixture.h) are
+// the same records in several forms: an epoch is a pass over one of them, and the tail is that of
+// the first.
 //
 // Validation: sample n is window or record n (modulo their number), in order, without overlap: of
 // the validation files, or of the tail that is never trained on.
@@ -88,8 +90,9 @@ class Stream {
   const StreamCounts counts_;
   const std::unique_ptr<FileSet> files_;
   bool own_validation_ = false;  // files of its own
+  bool takes_turns_ = false;     // training parts
   std::vector<Part> parts_;
-  std::vector<int64_t> weights_;       // of parts
+  std::vector<int64_t> weights_;       // of parts; in turns: samples of each
   std::vector<size_t> with_tail_;      // parts that have some
   std::vector<int64_t> tail_weights_;  // of these
   std::vector<int64_t> turns_;         // of validation files: samples of each part

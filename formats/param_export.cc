@@ -1,14 +1,19 @@
 // Strided copies between a tile of a logical tensor and the exported tensor: see the stride map in
 // formats/safetensors.h.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "base/half.h"
 #include "formats/float8.h"
 #include "formats/safetensors.h"
+#include "formats/weight_notes.h"
 #include "ir/adapters.h"
 #include "ir/element_value.h"
 
@@ -465,6 +470,73 @@ Status CheckWeights(const SafetensorsFile& file, const ir::Graph& graph) {
     MW_TRY(CheckWeight(file, param, graph.type(param.outputs[0])));
   }
   return OkStatus();
+}
+
+namespace {
+
+// Bits of a float type behind the first one; none: it is no float.
+std::optional<int> FractionBits(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kF64:
+      return 52;
+    case ir::DType::kF32:
+      return 23;
+    case ir::DType::kF16:
+      return 10;
+    case ir::DType::kBF16:
+      return 7;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool IsRounded(const SafetensorsEntry& entry, ir::DType to) {
+  const auto had = entry.dtype ? FractionBits(*entry.dtype) : std::nullopt;
+  const auto has = FractionBits(to);
+  return had && has && *has < *had;
+}
+
+// The first ones by name, and how many more there are.
+std::string NamesOf(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 4;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
+  const std::string more =
+      names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "";
+  return fmt::format("{}{}", fmt::join(first, ", "), more);
+}
+
+}  // namespace
+
+std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::Graph& graph) {
+  std::vector<std::string> drawn;
+  std::set<std::string> seen;  // several params may share a tensor
+  std::map<std::pair<std::string, std::string>, int64_t> rounded;
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = graph.node(id);
+    if (param.attrs.Int("kept") != 0) continue;
+    const ir::TensorType& logical = graph.type(param.outputs[0]);
+    const auto layout = LayoutIn(file, param, logical);
+    MW_CHECK(layout.has_value()) << layout.error();
+    for (int64_t part = 0; part < layout->tensors(); ++part) {
+      const std::string name = layout->NameOf(part);
+      if (!seen.insert(name).second) continue;
+      const auto found = FindReadable(file, *layout, name);
+      // Adapters are new unless their own file is named, which nobody wonders at.
+      if (!found && param.attrs.Str(ir::kBesideAttr, "").empty()) drawn.push_back(name);
+      if (!found || !IsRounded(**found, logical.dtype)) continue;
+      ++rounded[{(*found)->dtype_name, std::string(ir::DTypeName(logical.dtype))}];
+    }
+  }
+  std::vector<std::string> notes;
+  if (!drawn.empty()) {
+    notes.push_back(fmt::format("the weights have no {}: drawn anew", NamesOf(drawn)));
+  }
+  for (const auto& [types, count] : rounded) {
+    notes.push_back(fmt::format("{} of the weights' tensors are rounded from {} to {}", count,
+                                types.first, types.second));
+  }
+  return notes;
 }
 
 }  // namespace meshwright::formats

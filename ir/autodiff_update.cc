@@ -26,7 +26,7 @@ Status CheckSpec(const OptimizerSpec& spec) {
     return InvalidArgument(
         fmt::format("optimizer '{}' must be adamw, sgd, lion or adafactor", spec.name));
   }
-  if (spec.schedule != "constant" && !IsRelative(spec.schedule) && spec.total_steps <= 0) {
+  if (EndsAtTotalSteps(spec.schedule) && spec.total_steps <= 0) {
     return InvalidArgument(fmt::format("optimizer schedule '{}' needs total_steps > 0, has {}",
                                        spec.schedule, spec.total_steps));
   }

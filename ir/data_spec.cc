@@ -56,17 +56,21 @@ Status CheckItem(const DataStream& stream, const DataField& field) {
   return OkStatus();
 }
 
-// items: of each field.
-Status CheckParts(const DataStream& stream, const std::vector<DataPart>& parts, int64_t items) {
+// items: of each field. turns: all weights may be 0, of parts that are read one after the other.
+Status CheckParts(const DataStream& stream, const std::vector<DataPart>& parts, int64_t items,
+                  bool turns) {
   constexpr int64_t kMostWeight = int64_t{1} << 40;
   if (parts.empty()) return OkStatus();
+  const bool none_weighs = std::all_of(parts.begin(), parts.end(),
+                                       [](const DataPart& part) { return part.weight == 0; });
+  const int64_t least = turns && none_weighs ? 0 : 1;
   std::set<std::string_view> names;
   int64_t all = 0;
   for (const DataPart& part : parts) {
     if (!names.insert(part.name).second) {
       return InvalidArgument(fmt::format("stream '{}' has two parts '{}'", stream.name, part.name));
     }
-    if (part.items < 0 || part.weight < 1 || part.weight > kMostWeight ||
+    if (part.items < 0 || part.weight < least || part.weight > kMostWeight ||
         __builtin_add_overflow(all, part.items, &all)) {
       return InvalidArgument(
           fmt::format("stream '{}': part '{}' has {} items and the weight {}; a weight is 1 to {}",
@@ -103,8 +107,8 @@ Status CheckFields(const DataStream& stream) {
     items = own;
     validation = own_validation;
   }
-  MW_TRY(CheckParts(stream, stream.parts, items));
-  return CheckParts(stream, stream.validation_parts, validation);
+  MW_TRY(CheckParts(stream, stream.parts, items, true));
+  return CheckParts(stream, stream.validation_parts, validation, false);
 }
 
 Status CheckActor(const DataStream& stream) {

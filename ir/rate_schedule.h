@@ -2,24 +2,37 @@
 //
 //   constant            lr
 //   linear, cosine      down to min_lr at total_steps
+//   inverse_sqrt        lr * sqrt(w / t) behind a warm-up of w steps, t = 0, 1, ... since the job
+//                       began; without a warm-up lr * sqrt(w / (t + w)) with w = 10,000
 //   relative            lr * min(1e-2, 1 / sqrt(t)) at step t = 1, 2, ...: Adafactor's own
 //   relative_warmup     lr * min(1e-6 * t, 1 / sqrt(t))
 //
 // The last two have no warm-up but their own. Thread rule: constants, pure functions.
-// Source: Shazeer & Stern, "Adafactor", ICML'18, section 8.
+// Source: Shazeer & Stern, "Adafactor", ICML'18, section 8; transformers'
+// get_inverse_sqrt_schedule.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace meshwright::ir {
 
-inline constexpr const char* kSchedules = "constant, linear, cosine, relative or relative_warmup";
+inline constexpr const char* kSchedules =
+    "constant, linear, cosine, inverse_sqrt, relative or relative_warmup";
+inline constexpr const char* kInverseSqrt = "inverse_sqrt";
+// Steps that inverse_sqrt is shifted by where there is no warm-up.
+inline constexpr int64_t kInverseSqrtShift = 10'000;
+
+// Whether it goes down to min_lr at total_steps.
+inline bool EndsAtTotalSteps(std::string_view schedule) {
+  return schedule == "linear" || schedule == "cosine";
+}
 
 inline bool IsRelative(std::string_view schedule) {
   return schedule == "relative" || schedule == "relative_warmup";
 }
 inline bool IsSchedule(std::string_view schedule) {
-  return schedule == "constant" || schedule == "linear" || schedule == "cosine" ||
+  return schedule == "constant" || schedule == kInverseSqrt || EndsAtTotalSteps(schedule) ||
          IsRelative(schedule);
 }
 

@@ -16,41 +16,23 @@
 namespace meshwright::models {
 namespace {
 
-using client::Batch;
-using client::Builder;
 using client::Dims;
 
 constexpr int64_t kRowsInFront = 2;  // of a table of places, which no place has
 
-class Bart {
+class Bart : public PairSides<Bart, BartConfig> {
  public:
-  Bart(Builder& builder, const BartConfig& config) : b_(builder), config_(config) {}
-
-  // source [b, s], read [b, t] -> [b, t, v]
-  ValueId Logits(ValueId source, ValueId read) {
-    MakeEmbedding();
-    Read(source, IsNot(b_, source, config_.padding));
-    return Head(Write(read));
-  }
-
-  // Of texts in pages, each with a source of its own: of the wanted tokens.
-  ValueId LogitsInPages(const Batch& batch) {
-    in_pages_ = &batch;
-    MakeEmbedding();
-    if (client::ReadsSource(batch)) {
-      Read(batch.at(client::kSourceTokens), client::SourceSeen(b_, batch));
-    }
-    return Head(client::Wanted(b_, Write(batch.at("tokens"))));
-  }
+  using PairSides::PairSides;
 
  private:
+  friend PairSides;
+
   void MakeEmbedding() {
     b_.SetLayer(0);
     embedding_ = b_.Param("model.shared.weight", {config_.vocabulary, config_.width});
   }
 
-  void Read(ValueId source, ValueId seen) {
-    source_seen_ = seen;
+  void Read(ValueId source) {
     b_.SetLayer(0);
     const Dims dims = b_.dims(source);
     if (dims.size() != 2) return;  // after an error
@@ -161,13 +143,6 @@ class Bart {
     const ValueId q = Heads(x, name + ".q_proj", heads);
     return Out(client::SourceAttention(b_, q, keys, *in_pages_), name);
   }
-
-  Builder& b_;
-  const BartConfig& config_;
-  ValueId embedding_;
-  ValueId source_seen_;  // bool [b, s]
-  ValueId told_;         // what the encoder made of the source
-  const Batch* in_pages_ = nullptr;
 };
 
 }  // namespace

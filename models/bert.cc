@@ -71,8 +71,10 @@ class Bert {
   }
 
  private:
-  // Padding is a segment of its own: what it says is read by nobody.
+  // Of rows that hold several documents theirs. Padding is a segment of its own: what it says is
+  // read by nobody.
   ValueId SegmentsOf(ValueId tokens) {
+    if (b_.documents()) return b_.documents()->segments;
     if (config_.document_separator >= 0) return b_.Segments(tokens, config_.document_separator);
     if (config_.padding < 0) return ValueId();
     return b_.Cast(IsNot(b_, tokens, config_.padding), ir::DType::kI32);
@@ -129,14 +131,18 @@ class Bert {
 };
 
 // Which tokens are hidden and what stands in their place are numbers of seed, step and row, so
-// every layout hides the same ones; the labels of the others do not count.
+// every layout hides the same ones; the labels of the others do not count. Tokens of one word have
+// the number of its first one.
 Batch Hide(Builder& b, const Batch& batch, const BertConfig& config) {
   const ValueId tokens = batch.at("tokens");
   const ValueId shape = b.Cast(tokens, b.dtype());
   const auto below = [&](ValueId numbers, double share) {
     return b.Less(numbers, b.Fill({}, share));
   };
-  ValueId hidden = below(b.Uniform(shape, "masked_lm.hidden"), config.hidden_share);
+  ValueId drawn = b.Uniform(shape, "masked_lm.hidden");
+  const auto words = batch.find("words");
+  if (words != batch.end()) drawn = b.Gather(drawn, words->second, 1);
+  ValueId hidden = below(drawn, config.hidden_share);
   for (const int64_t never : {config.padding, config.document_separator}) {
     if (never >= 0) hidden = b.And(hidden, IsNot(b, tokens, never));
   }
@@ -206,10 +212,16 @@ Status Validate(const BertConfig& config) {
 }
 
 client::TrainerFunctions MakeBert(const BertConfig& config) {
-  if (config.labels > 0) return Classifier(config);
-  client::TrainerFunctions functions = LanguageModel<Bert>(config);
-  functions.corrupt = [config](Builder& builder, const Batch& batch) {
-    return Hide(builder, batch, config);
+  const bool classifies = config.labels > 0;
+  client::TrainerFunctions functions =
+      classifies ? Classifier(config) : LanguageModel<Bert>(config);
+  if (!classifies) {
+    functions.corrupt = [config](Builder& builder, const Batch& batch) {
+      return Hide(builder, batch, config);
+    };
+  }
+  functions.encode = [config](Builder& builder, const Batch& batch) {
+    return Bert(builder, config).Encode(batch.at("tokens"), {});
   };
   return functions;
 }

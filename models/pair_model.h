@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/paged_layers.h"
 #include "client/paged_source.h"
 #include "client/trainer.h"
 #include "models/token_rows.h"
@@ -50,6 +51,47 @@ inline ValueId Shifted(client::Builder& builder, const client::Batch& batch, int
   if (target == batch.end() || dims[1] == 1) return first;
   return builder.Concat({first, builder.Slice(rows, 1, 0, dims[1] - 1)}, 1);
 }
+
+// What a model of two sides is beside its layers. `Model` derives from it and says how it reads and
+// writes: MakeEmbedding(), Read(source, seen), which sets told_, Write(read) and Head(y).
+template <typename Model, typename Config>
+class PairSides {
+ public:
+  PairSides(client::Builder& builder, const Config& config) : b_(builder), config_(config) {}
+
+  // source [b, s], read [b, t] -> [b, t, v]
+  ValueId Logits(ValueId source, ValueId read) {
+    self().MakeEmbedding();
+    ReadSource(source, IsNot(b_, source, config_.padding));
+    return self().Head(self().Write(read));
+  }
+
+  // Of texts in pages, each with a source of its own: of the wanted tokens.
+  ValueId LogitsInPages(const client::Batch& batch) {
+    in_pages_ = &batch;
+    self().MakeEmbedding();
+    if (client::ReadsSource(batch)) {
+      ReadSource(batch.at(client::kSourceTokens), client::SourceSeen(b_, batch));
+    }
+    return self().Head(client::Wanted(b_, self().Write(batch.at("tokens"))));
+  }
+
+ protected:
+  client::Builder& b_;
+  const Config& config_;
+  ValueId embedding_;
+  ValueId source_seen_;  // bool [b, s]
+  ValueId told_;         // what the encoder made of the source
+  const client::Batch* in_pages_ = nullptr;
+
+ private:
+  Model& self() { return static_cast<Model&>(*this); }
+
+  void ReadSource(ValueId source, ValueId seen) {
+    source_seen_ = seen;
+    self().Read(source);
+  }
+};
 
 // Model has Logits(source, read) and LogitsInPages(batch); Config target_of(), padding, start and
 // ignore_index.

@@ -18,7 +18,6 @@
 namespace meshwright::models {
 namespace {
 
-using client::Batch;
 using client::Builder;
 using client::Dims;
 
@@ -90,35 +89,19 @@ class Distances {
   const T5Config& config_;
 };
 
-class T5 {
+class T5 : public PairSides<T5, T5Config> {
  public:
-  T5(Builder& builder, const T5Config& config) : b_(builder), config_(config) {}
-
-  // source [b, s], read [b, t] -> [b, t, v]
-  ValueId Logits(ValueId source, ValueId read) {
-    MakeEmbedding();
-    Read(source, IsNot(b_, source, config_.padding));
-    return Head(Write(read));
-  }
-
-  // Of texts in pages, each with a source of its own: of the wanted tokens.
-  ValueId LogitsInPages(const Batch& batch) {
-    in_pages_ = &batch;
-    MakeEmbedding();
-    if (client::ReadsSource(batch)) {
-      Read(batch.at(client::kSourceTokens), client::SourceSeen(b_, batch));
-    }
-    return Head(client::Wanted(b_, Write(batch.at("tokens"))));
-  }
+  using PairSides::PairSides;
 
  private:
+  friend PairSides;
+
   void MakeEmbedding() {
     b_.SetLayer(0);
     embedding_ = b_.Param("shared.weight", {config_.vocabulary, config_.width}, {.std_dev = 1.0});
   }
 
-  void Read(ValueId source, ValueId seen) {
-    source_seen_ = seen;
+  void Read(ValueId source) {
     told_ = Through({"encoder", 0, config_.layers, false, source_seen_}, source);
   }
 
@@ -242,13 +225,7 @@ class T5 {
     return Product(b_, y, name + ".wo", config_.width, {false, StdOf(config_.inner)});
   }
 
-  Builder& b_;
-  const T5Config& config_;
-  ValueId embedding_;
-  ValueId source_seen_;  // bool [b, s]
-  ValueId told_;         // what the encoder made of the source
-  ValueId bias_;         // of the side that is built
-  const Batch* in_pages_ = nullptr;
+  ValueId bias_;  // of the side that is built
 };
 
 }  // namespace

@@ -86,32 +86,19 @@ Status ApplySpec(const std::string& family, const ModelSpec& spec, BartConfig& c
   MW_TRY(RefuseField(family, "n_kv_heads", spec.kv_heads.has_value()));
   MW_TRY(RefuseField(family, "rope_theta", spec.rope_base.has_value()));
   MW_TRY(RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0));
-  OverrideSizes(spec, config);
+  OverridePair(spec, config);
   // Of each side.
   Override(config.decoder_layers, spec.layers);
   Override(config.decoder_heads, spec.heads);
-  Override(config.inner, spec.inner);
   Override(config.decoder_inner, spec.inner);
   Override(config.positions, spec.positions);
-  Override(config.dropout, spec.dropout);
-  Override(config.target_tokens, spec.target_tokens);
-  Override(config.hidden_share, spec.hidden_share);
-  Override(config.mean_span, spec.mean_span);
   return OkStatus();
 }
 
 Model ModelOf(const std::string& family, const BartConfig& config) {
-  Model model = BareModel(family, config, MakeBart(config));
-  model.layers = config.all_layers();
-  model.summary = SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
+  Model model = PairModelOf(family, config, MakeBart(config));
   model.max_sequence = config.positions;
-  model.sizes.inner = config.inner;
   model.sizes.positions = config.positions;
-  model.rows = {.kind = SampleKind::kPair,
-                .target_tokens = config.target_tokens,
-                .padding = config.padding,
-                .hidden_share = config.hidden_share,
-                .mean_span = config.mean_span};
   return model;
 }
 

@@ -137,19 +137,6 @@ Model ModelOf(const std::string& family, const BertConfig& config) {
   return model;
 }
 
-// A folder that is read for its encoder may lack what a classifier has behind it.
-Family BertFamily() {
-  Family family = MakeFamily(BertRow());
-  family.of_folder = [read = family.of_folder](const HfConfig& json,
-                                               const ModelSpec& spec) -> Result<Model> {
-    MW_ASSIGN_OR_RETURN(Model model, read(json, spec));
-    if (model.rows.kind == SampleKind::kLabelled) {
-      model.notes.push_back(
-          "where the weights have no pooler or no classifier, these are drawn anew");
-    }
-    return model;
-  };
-  return family;
-}
+Family BertFamily() { return MakeFamily(BertRow()); }
 
 }  // namespace meshwright::models

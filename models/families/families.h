@@ -79,7 +79,33 @@ Model BareModel(const std::string& family, const Config& config,
   return model;
 }
 
-// The same of a dense family.
+// What families with an encoder and a decoder have under equal names.
+template <typename Config>
+void OverridePair(const ModelSpec& spec, Config& config) {
+  OverrideSizes(spec, config);
+  Override(config.inner, spec.inner);
+  Override(config.dropout, spec.dropout);
+  Override(config.target_tokens, spec.target_tokens);
+  Override(config.hidden_share, spec.hidden_share);
+  Override(config.mean_span, spec.mean_span);
+}
+
+template <typename Config>
+Model PairModelOf(const std::string& family, const Config& config,
+                  client::TrainerFunctions functions) {
+  Model model = BareModel(family, config, std::move(functions));
+  model.layers = config.all_layers();
+  model.summary = SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
+  model.sizes.inner = config.inner;
+  model.rows = {.kind = SampleKind::kPair,
+                .target_tokens = config.target_tokens,
+                .padding = config.padding,
+                .hidden_share = config.hidden_share,
+                .mean_span = config.mean_span};
+  return model;
+}
+
+// BareModel of a dense family.
 template <typename Config>
 Model DenseModel(const std::string& family, const Config& config, const DenseWords& words,
                  client::TrainerFunctions functions) {

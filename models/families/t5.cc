@@ -106,28 +106,14 @@ Status ApplySpec(const std::string& family, const ModelSpec& spec, T5Config& con
   MW_TRY(RefuseField(family, "rope_theta", spec.rope_base.has_value()));
   MW_TRY(RefuseField(family, "max_seq_len", spec.positions.has_value()));
   MW_TRY(RefuseField(family, "attention_window", spec.attention_window.value_or(0) != 0));
-  OverrideSizes(spec, config);
+  OverridePair(spec, config);
   // Of each side.
   if (spec.layers) config.decoder_layers = 0;
-  Override(config.inner, spec.inner);
-  Override(config.dropout, spec.dropout);
-  Override(config.target_tokens, spec.target_tokens);
-  Override(config.hidden_share, spec.hidden_share);
-  Override(config.mean_span, spec.mean_span);
   return OkStatus();
 }
 
 Model ModelOf(const std::string& family, const T5Config& config) {
-  Model model = BareModel(family, config, MakeT5(config));
-  model.layers = config.all_layers();
-  model.summary = SummaryOf(model, fmt::format("width {}, {} heads", config.width, config.heads));
-  model.sizes.inner = config.inner;
-  model.rows = {.kind = SampleKind::kPair,
-                .target_tokens = config.target_tokens,
-                .padding = config.padding,
-                .hidden_share = config.hidden_share,
-                .mean_span = config.mean_span};
-  return model;
+  return PairModelOf(family, config, MakeT5(config));
 }
 
 Family T5Family() { return MakeFamily(T5Row()); }

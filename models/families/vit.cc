@@ -110,16 +110,6 @@ Model ModelOf(const std::string& family, const VitConfig& config) {
   return model;
 }
 
-// A folder that is read for its encoder may lack the classifier.
-Family VitFamily() {
-  Family family = MakeFamily(VitRow());
-  family.of_folder = [read = family.of_folder](const HfConfig& json,
-                                               const ModelSpec& spec) -> Result<Model> {
-    MW_ASSIGN_OR_RETURN(Model model, read(json, spec));
-    model.notes.push_back("where the weights have no classifier, it is drawn anew");
-    return model;
-  };
-  return family;
-}
+Family VitFamily() { return MakeFamily(VitRow()); }
 
 }  // namespace meshwright::models

@@ -139,13 +139,21 @@ struct NoiseArgs {
 };
 
 struct LearningRateArgs {
-  enum class Schedule : uint8_t { kConstant, kLinear, kCosine, kRelative, kRelativeWarmup };
+  enum class Schedule : uint8_t {
+    kConstant,
+    kLinear,
+    kCosine,
+    kInverseSqrt,
+    kRelative,
+    kRelativeWarmup
+  };
   void* to = nullptr;
   Schedule schedule = Schedule::kConstant;
   double lr = 0;
   double min_lr = 0;
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
+  int64_t shift = 0;  // of kInverseSqrt where there is no warm-up
   const StepState* state = nullptr;
   FloatType type = FloatType::kF32;
 };

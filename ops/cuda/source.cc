@@ -53,6 +53,8 @@ KernelResult MakeLearningRate(const Maker& maker) {
     args.schedule = Schedule::kLinear;
   } else if (name == "cosine") {
     args.schedule = Schedule::kCosine;
+  } else if (name == ir::kInverseSqrt) {
+    args.schedule = Schedule::kInverseSqrt;
   } else if (ir::IsRelative(name)) {
     args.schedule = name == "relative" ? Schedule::kRelative : Schedule::kRelativeWarmup;
   } else if (name != "constant") {
@@ -63,6 +65,7 @@ KernelResult MakeLearningRate(const Maker& maker) {
   args.min_lr = attrs.Real("min_lr");
   args.warmup_steps = attrs.Int("warmup_steps");
   args.total_steps = attrs.Int("total_steps");
+  args.shift = ir::kInverseSqrtShift;
   args.type = TypeOf(maker.spec.outputs[0]);
   return MakeCall(maker, 0,
                   [args](Kernels& kernels, StreamHandle stream, const RunContext& context, Inputs,

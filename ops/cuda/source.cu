@@ -74,6 +74,11 @@ __device__ double RateAt(const LearningRateArgs& args, int64_t step) {
     return args.lr * static_cast<double>(step + 1) / static_cast<double>(args.warmup_steps);
   }
   if (args.schedule == Schedule::kConstant) return args.lr;
+  if (args.schedule == Schedule::kInverseSqrt) {
+    const int64_t scale = args.warmup_steps > 0 ? args.warmup_steps : args.shift;
+    const int64_t shifted = step + scale - args.warmup_steps;
+    return args.lr * sqrt(static_cast<double>(scale) / static_cast<double>(shifted));
+  }
   const int64_t decay_steps = args.total_steps - args.warmup_steps;
   double progress = 1.0;
   if (decay_steps > 0) {

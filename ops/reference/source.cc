@@ -57,7 +57,14 @@ KernelResult MakeRandomNormal(const KernelSpec& spec) {
 }
 
 struct Schedule {
-  enum class Kind : uint8_t { kConstant, kLinear, kCosine, kRelative, kRelativeWarmup };
+  enum class Kind : uint8_t {
+    kConstant,
+    kLinear,
+    kCosine,
+    kInverseSqrt,
+    kRelative,
+    kRelativeWarmup
+  };
   Kind kind = Kind::kConstant;
   double lr = 0;
   double min_lr = 0;
@@ -73,6 +80,11 @@ struct Schedule {
       return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
     }
     if (kind == Kind::kConstant) return lr;
+    if (kind == Kind::kInverseSqrt) {
+      const int64_t scale = warmup_steps > 0 ? warmup_steps : ir::kInverseSqrtShift;
+      const int64_t shifted = step + scale - warmup_steps;
+      return lr * std::sqrt(static_cast<double>(scale) / static_cast<double>(shifted));
+    }
     const int64_t decay_steps = total_steps - warmup_steps;
     const double progress = decay_steps <= 0
                                 ? 1.0
@@ -93,6 +105,8 @@ KernelResult MakeLearningRate(const KernelSpec& spec) {
     schedule.kind = Schedule::Kind::kLinear;
   } else if (name == "cosine") {
     schedule.kind = Schedule::Kind::kCosine;
+  } else if (name == ir::kInverseSqrt) {
+    schedule.kind = Schedule::Kind::kInverseSqrt;
   } else if (ir::IsRelative(name)) {
     schedule.kind =
         name == "relative" ? Schedule::Kind::kRelative : Schedule::Kind::kRelativeWarmup;

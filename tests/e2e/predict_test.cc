@@ -103,7 +103,7 @@ TEST_F(PredictCommand, WalksADataSetIntoAFile) {
   Run({"predict", "1", "--data", asked, "--out", arrays});
   const std::string npy = *ReadFile(arrays);
   EXPECT_THAT(npy, HasSubstr("'descr': '<f8'"));
-  EXPECT_THAT(npy, HasSubstr("(" + std::to_string(rows) + ", 16, 256,)"));
+  EXPECT_THAT(npy, HasSubstr("(" + std::to_string(rows) + ", 16, 256)"));
   EXPECT_EQ(npy.size() % 64, 0u);
   EXPECT_EQ(npy.size() - 128, static_cast<size_t>(rows) * 16 * 256 * 8);
   const Failure no_format =

@@ -22,6 +22,7 @@
 #include "generation/write_beams.h"
 #include "models/registry.h"
 #include "ops/kernel.h"
+#include "tests/truth_numbers.h"
 #include "tests/virtual/pages_here.h"
 #include "tests/virtual/virtual_cluster.h"
 #include "worker/weights.h"
@@ -39,25 +40,6 @@ constexpr int64_t kTruthVocabulary = 32;
 constexpr int64_t kTruthTargetTokens = 6;
 constexpr int64_t kTruthLabels = 3;
 constexpr int64_t kTruthColours = 256;
-
-// In [-1, 1): a hash of the name and the place.
-double TruthNumber(const std::string& salted, int64_t place) {
-  uint64_t x = 14695981039346656037ULL;
-  for (const char letter : salted) {
-    x = (x ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
-  }
-  x += static_cast<uint64_t>(place) * 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  x ^= x >> 31;
-  return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 52) - 1;
-}
-
-double TruthWeight(const std::string& salt, const std::string& name, bool vector, int64_t place) {
-  const double x = TruthNumber(salt + name, place);
-  if (name.ends_with(".bias")) return 0.1 * x;
-  return vector ? 0.7 + 0.2 * x : 0.3 * x;
-}
 
 int32_t TruthToken(int64_t row, int64_t place) {
   return static_cast<int32_t>((row * 31 + place * place * 7 + place * (3 + row) + 5) %

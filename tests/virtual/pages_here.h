@@ -1,4 +1,4 @@
-// A session of programs over pages, in this process: params are those of a file, pages stay.
+// A session of programs, in this process: params are those of a file, pages stay.
 //
 // Thread rule: one thread. Ownership: the file outlives the session.
 #pragma once
@@ -54,9 +54,9 @@ class PagesHere final : public client::Session {
     };
     MW_ASSIGN_OR_RETURN(auto results, ops::Evaluate(ops::Backend::kCpu, graph, bind, context));
     client::Answer answer;
-    client::Tensor& logits = answer.tensors["logits"];
-    logits = {results[0].type, std::move(results[0].data)};
-    if (options.fetch == client::Fetch::kLargest) logits = LargestOf(logits);
+    client::Tensor& first = answer.tensors[graph.outputs[0].name];
+    first = {results[0].type, std::move(results[0].data)};
+    if (options.fetch == client::Fetch::kLargest) first = LargestOf(first);
     for (size_t i = 1; i < graph.outputs.size(); ++i) {
       kept_[graph.outputs[i].name] = std::move(results[i]);
     }

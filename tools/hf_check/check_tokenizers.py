@@ -4,6 +4,8 @@
   check_tokenizers.py live MESHWRIGHT [-n STRINGS] [NAME or FILE ..]
                                            compares random strings: the small tokenizers, and
                                            every tokenizer.json given
+  check_tokenizers.py real FOLDER OUT      writes OUT/texts.json and OUT/NAME.json of the real
+                                           tokenizers FOLDER/NAME/tokenizer.json
   check_tokenizers.py train MESHWRIGHT FILE ..
                                            compares what both learn from texts
 """
@@ -92,6 +94,22 @@ def write_goldens(folder):
         (folder / f"{name}.json").write_text(text + "\n")
         total += len(text.encode())
     print(f"{len(small_tokenizers.ALL)} golden files, {total} bytes")
+
+
+def write_real(folder, out):
+    """What `tokenizers` says of some texts by real files, which a test may have and this tree does not."""
+    out.mkdir(parents=True, exist_ok=True)
+    texts = TEXTS + random_texts(80, random.Random(11))
+    (out / "texts.json").write_text(json.dumps(texts, ensure_ascii=False, separators=(",", ":")) + "\n")
+    for path in sorted(folder.glob("*/tokenizer.json")):
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        ids = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+        golden = dict(tokens=tokenizer.get_vocab_size(), ids=ids, decoded=tokenizer.decode_batch(ids, False))
+        text = json.dumps(golden, ensure_ascii=False, separators=(",", ":"))
+        (out / f"{path.parent.name}.json").write_text(text + "\n")
+        print(f"{path.parent.name}: {len(texts)} texts, {len(text.encode())} bytes")
 
 
 def characters():
@@ -204,7 +222,7 @@ def compare_training(binary, files):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["goldens", "live", "train"])
+    parser.add_argument("action", choices=["goldens", "live", "real", "train"])
     parser.add_argument("where")
     parser.add_argument("names", nargs="*")
     parser.add_argument("-n", type=int, default=20000)
@@ -212,6 +230,9 @@ def main():
     args = parser.parse_intermixed_args()
     if args.action == "goldens":
         write_goldens(pathlib.Path(args.where))
+        return 0
+    if args.action == "real":
+        write_real(pathlib.Path(args.where), pathlib.Path(args.names[0]))
         return 0
     if args.action == "train":
         return compare_training(args.where, args.names)

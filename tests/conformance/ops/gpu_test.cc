@@ -233,7 +233,7 @@ TEST(GpuRandomNormal, EqualsTheHostsNumbers) {
 }
 
 TEST(GpuLearningRate, IsTheReferences) {
-  for (const char* schedule : {"constant", "linear", "cosine"}) {
+  for (const char* schedule : {"constant", "linear", "cosine", "inverse_sqrt"}) {
     const OpCase row{"lr",
                      Op::kLearningRate,
                      {{"lr", 1.0},

@@ -46,7 +46,7 @@ double LearningRate(const char* schedule, int64_t step) {
 }
 
 TEST(LearningRateOp, WarmsUpLinearlyInEverySchedule) {
-  for (const char* schedule : {"constant", "linear", "cosine"}) {
+  for (const char* schedule : {"constant", "linear", "cosine", "inverse_sqrt"}) {
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.25);
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 1.0);
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 1.0);
@@ -63,6 +63,14 @@ TEST(LearningRateOp, DecaysToTheMinimumAtTotalStepsAndStays) {
     EXPECT_NEAR(LearningRate(schedule, 14), 0.1, 1e-15);
     EXPECT_NEAR(LearningRate(schedule, 99), 0.1, 1e-15);
   }
+}
+
+// Foreign: transformers 5.24, get_inverse_sqrt_schedule(optimizer, 4), whose warm-up of step t is
+// t / 4 and not (t + 1) / 4.
+TEST(LearningRateOp, FallsWithTheRootOfTheStep) {
+  EXPECT_DOUBLE_EQ(LearningRate("inverse_sqrt", 5), std::sqrt(4.0 / 5));
+  EXPECT_DOUBLE_EQ(LearningRate("inverse_sqrt", 16), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate("inverse_sqrt", 400), 0.1);
 }
 
 TEST(AdamWOp, FollowsTheFormulaOverSeveralSteps) {

@@ -6,6 +6,9 @@
 
 #include <cstring>
 #include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "formats/safetensors.h"
@@ -138,6 +141,46 @@ TEST_F(RowFilesTest, SpansOfTextsAreHidden) {
   const auto other = MakeRowFiles(request);
   ASSERT_TRUE(other.has_value()) << other.error();
   EXPECT_NE(Values(other->paths[0], "source"), sources);
+}
+
+// A job that reads its texts three times sees other spans each time, and then validates with the
+// first ones.
+TEST_F(RowFilesTest, SpansDifferByThePassOverTheData) {
+  models::Model model;
+  model.name = "t5";
+  model.vocabulary = 300;
+  model.rows = Pairs();
+  model.rows.target_tokens = 8;
+  model.rows.hidden_share = 0.3;
+  config::JobConfig config;
+  config.dataset_format = "text";
+  config.dataset_path = dir_.File("rows.jsonl");
+  config.train.sequence = 12;
+  config.train.global_batch = 2;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "hello world of texts\n";
+  ASSERT_TRUE(WriteFileAtomic(config.dataset_path, text).ok());
+  config.data.validation_fraction = 0;
+  config.train.steps = 1;
+  const auto once = FindRows(config, model);
+  ASSERT_TRUE(once.has_value()) << once.error();
+  EXPECT_TRUE(once->parts.empty());
+  const int64_t rows = once->fields[0].slices[0].items;
+  config.train.steps = rows + 1;  // of two rows each
+  const auto thrice = FindRows(config, model);
+  ASSERT_TRUE(thrice.has_value()) << thrice.error();
+  ASSERT_EQ(thrice->parts.size(), 3u);
+  std::set<std::vector<int32_t>> sources;
+  for (const ir::FileRef& file : thrice->files) {
+    sources.insert(Values(file.blob.name, "source"));
+  }
+  EXPECT_EQ(sources.size(), 3u);
+  for (const ir::DataPart& part : thrice->parts) {
+    EXPECT_EQ(part.weight, 0) << "they take turns";
+    EXPECT_EQ(part.items, rows);
+  }
+  config.train.steps = 1'000'000;
+  EXPECT_EQ(FindRows(config, model)->parts.size(), 16u) << "then they come again";
 }
 
 TEST_F(RowFilesTest, SpansThatDoNotFitAreRefused) {

@@ -48,6 +48,18 @@ TEST(RowPacker, PutsWholeDocumentsWhereTheLeastRoomIsEnough) {
               ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 0, 1, 2, 3));
 }
 
+// Of words: token 7 goes on with the word before it, but not with that of another document.
+TEST(RowPacker, TellsWhereWordsBegin) {
+  std::vector<bool> goes_on(8, false);
+  goes_on[7] = true;
+  RowPacker packer({8, true, true}, goes_on);
+  packer.Add({{1, 7, 7, 2}, {true, true, true, true}});
+  packer.Add({{7, 3, 7}, {true, true, true}});
+  packer.Pad();
+  EXPECT_THAT(packer.tokens(), ElementsAre(1, 7, 7, 7, 3, 0, 0, 0));
+  EXPECT_THAT(packer.words(), ElementsAre(0, 0, 0, 3, 4, 5, 6, 7));
+}
+
 TEST(RowPacker, CutsLongDocumentsAndLosesNoLabel) {
   RowPacker packer({3, false});
   packer.Add(Counting(10, 8));

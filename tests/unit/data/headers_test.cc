@@ -83,6 +83,24 @@ TEST(NpyHeader, SaysWhatCannotBeRead) {
   EXPECT_THAT(NpyError(std::string("\x93NUMPY\x09\x00\x02\x00{}", 12)), HasSubstr("version is 9"));
 }
 
+TEST(NpyHeader, IsReadAsItWasMade) {
+  const std::vector<std::pair<ir::Element, ir::Dims>> arrays = {
+      {ir::Element::kF32, {3, 4}}, {ir::Element::kU8, {2, 1, 5, 5}}, {ir::Element::kI32, {7}}};
+  for (const auto& [element, dims] : arrays) {
+    const auto made = MakeNpyHeader(element, dims);
+    ASSERT_TRUE(made.has_value()) << made.error();
+    EXPECT_EQ(made->size() % 64, 0u);
+    int64_t bytes = ir::ElementBytes(element);
+    for (const int64_t dim : dims) bytes *= dim;
+    const auto read = ParseNpyHeader(BytesOf(*made), static_cast<int64_t>(made->size()) + bytes);
+    ASSERT_TRUE(read.has_value()) << read.error();
+    EXPECT_EQ(*read, (NpyHeader{element, dims, static_cast<int64_t>(made->size())}));
+  }
+  EXPECT_THAT(*MakeNpyHeader(ir::Element::kF64, {7}),
+              HasSubstr("'<f8', 'fortran_order': False, 'shape': (7,), }"));
+  EXPECT_FALSE(MakeNpyHeader(ir::Element::kBF16, {7}).has_value());
+}
+
 std::string Word(int32_t value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
 template <typename T>
 std::string Raw(T value) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "data/counts.h"
 #include "data/join.h"
 #include "tests/unit/data/data_files.h"
 
@@ -105,6 +106,40 @@ TEST_F(MixtureStream, ValidationSetsTakeTurns) {
     firsts.push_back(Window(*source, n, 11, "validation:tokens").front());
   }
   EXPECT_EQ(firsts, (std::vector<int32_t>{1000, 1010, 2000, 2010, 1020, 1000, 2000, 2010}));
+}
+
+// Forms of one text: an epoch is a pass over one of them, and the first one is validated with.
+TEST_F(MixtureStream, PartsWithoutWeightsAreReadOneAfterTheOther) {
+  std::vector<NamedStream> sets = {
+      {"a", 0, Describe("uint32", {WriteCounting("a", 121)}, 0.2)},
+      {"b", 0, Describe("uint32", {WriteCounting("b", 121, 1000)}, 0.2)}};
+  const ir::DataStream turns = JoinStreams(sets, {}).value();
+  auto source = Open(turns, {10, 5, 0});
+  ASSERT_TRUE(source);
+  const int64_t windows = CountsOf(turns, 10).training_samples / 2;
+  ASSERT_GE(windows, 8);
+  std::vector<std::vector<int64_t>> orders;
+  for (int64_t pass = 0; pass < 4; ++pass) {
+    std::set<int64_t> seen;
+    std::vector<int64_t> order;
+    for (int64_t n = 0; n < windows; ++n) {
+      const int32_t first = Window(*source, pass * windows + n, 11).front();
+      EXPECT_EQ(first / 1000, pass % 2) << pass;
+      order.push_back(first % 1000 / 10);
+      EXPECT_TRUE(seen.insert(order.back()).second) << "each window once in a pass";
+    }
+    orders.push_back(order);
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(orders[0], orders[2]);
+  for (int64_t n = 0; n < 4; ++n) {
+    EXPECT_LT(Window(*source, n, 11, "validation:tokens").front(), 1000);
+  }
+  sets[1].weight = 1;
+  const ir::DataStream half = JoinStreams(sets, {}).value();
+  ir::DataSpec spec;
+  spec.streams = {half};
+  EXPECT_FALSE(ir::CheckDataSpec(spec).ok()) << "some weigh something";
 }
 
 TEST_F(MixtureStream, SetsOfOtherFieldsAreRefused) {
