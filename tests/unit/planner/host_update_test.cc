@@ -271,9 +271,30 @@ TEST(HostUpdate, WhatTheHostCannotRenewIsRefused) {
   job.parallel.optimizer_memory = "disk";
   EXPECT_NE(refused(job, local).find("optimizer_memory is \"disk\""), std::string::npos);
   job.parallel.optimizer_memory = "host";
-  mesh::Topology gpus = local;
-  gpus.devices[0].profile = mesh::KnownDeviceProfiles().at("a100-80g");
-  EXPECT_NE(refused(job, gpus).find("GPUs renew"), std::string::npos) << refused(job, gpus);
+}
+
+// The host of a GPU has threads for each, and a core of them is no GPU: what is free of all of a
+// host's cores tells how much it renews.
+TEST(HostUpdate, TheHostOfAGpuHasThreads) {
+  const ir::JobRequest job = HostJob(-1);
+  const auto share = [&](int cores, int count) {
+    mesh::Topology gpus = mesh::Topology::Local(count);
+    for (mesh::Device& each : gpus.devices) {
+      each.profile = mesh::KnownDeviceProfiles().at("a100-80g");
+    }
+    gpus.hosts["local"].cores = cores;
+    const UpdateTimes times = TimesOfUpdate(job, gpus, 1e9);
+    EXPECT_GT(times.host_s, 10 * times.device_s) << cores;
+    return std::pair(times.host_s, BestHostShare(times));
+  };
+  const auto [one_s, least] = share(1, 1);
+  const auto [four_s, more] = share(8, 2);
+  const auto [eight_s, most] = share(64, 1);
+  EXPECT_NEAR(four_s, one_s / 4, 1e-9 * one_s);
+  EXPECT_NEAR(eight_s, one_s / 8, 1e-9 * one_s);
+  EXPECT_GT(least, 0);
+  EXPECT_GT(more, least);
+  EXPECT_GT(most, more);
 }
 
 // A link that is slow is busy with 2 x 8 bytes per weight, or with 4 out and 4 in.
