@@ -15,6 +15,7 @@
 
 #include "planner/forecast.h"
 #include "planner/layout.h"
+#include "planner/overlap.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
@@ -250,6 +251,10 @@ class Finder {
     input.cores = cores_;
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
+    input.beside = [this](const Layout& of) {
+      if (of.devices.empty()) return planner::ShareBeside(job_.parallel.overlap, of, topology_);
+      return planner::ShareBeside(job_.parallel.overlap, of, planner::TopologyOf(of, topology_));
+    };
     return input;
   }
 

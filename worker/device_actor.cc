@@ -194,10 +194,9 @@ Status DeviceActor::Allocate() {
   MW_TRY(device_.EnterThread());
   MW_TRY(memory_.Allocate(device_, options_.scratch).WithContext(fmt::format("rank {}", rank())));
   MW_ASSIGN_OR_RETURN(staging_, device::Staging::Make(device_));
-  const Lanes lanes{&device_,        local_.collectives.get(),
-                    options_.record, options_.stall_timeout_ms,
-                    options_.mark,   local_.tier_copies.get(),
-                    local_.host_runs.get(), local_.host_threads};
+  const Lanes lanes{
+      &device_,      local_.collectives.get(), options_.record,        options_.stall_timeout_ms,
+      options_.mark, local_.tier_copies.get(), local_.host_runs.get(), local_.host_threads};
   const bool queued = device_.kind() == device::Kind::kCuda;
   const TierRates rates{device_.host_link_bytes_per_s(), options_.scratch.bytes_per_s};
   for (auto& [name, program] : programs_) {

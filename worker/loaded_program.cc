@@ -88,9 +88,8 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
       target.backend == ops::Backend::kCuda ? ops::Target(ops::Backend::kCpu) : target;
   const std::vector<bool> on_host = OnHost(loaded->program_);
   for (size_t e = 0; e < on_host.size(); ++e) {
-    auto made =
-        LoadedExecutable::Load(loaded->program_, loaded->program_.executables[e].graph,
-                               on_host[e] ? of_host : target, links, counter);
+    auto made = LoadedExecutable::Load(loaded->program_, loaded->program_.executables[e].graph,
+                                       on_host[e] ? of_host : target, links, counter);
     if (!made.has_value()) return Fail(made.error().WithContext(name));
     memory.AddGroupScratch((*made)->group_scratch_bytes());
     loaded->executables_.push_back(std::move(*made));

@@ -172,7 +172,8 @@ TEST(Gpus, TheHostRenewsItsShareOfTheState) {
       job.parallel.weights_memory = job.parallel.gradients_memory = seed == 3 ? "host" : "device";
       const auto host = RunOnGpus(job, 1, options, seed, seed != 2);
       ASSERT_TRUE(host.has_value()) << host.error();
-      // Kernels of the two are not of one compiler: the last bit of a root or a quotient may differ.
+      // Kernels of the two are not of one compiler: the last bit of a root or a quotient may
+      // differ.
       ExpectEqual(*device, *host, 1e-6, fmt::format("{}, seed {}", optimizer, seed));
       const auto groups = planner::UpdateGroupsOf(host->plan.Main()[0]);
       const auto by_host = std::count_if(groups.begin(), groups.end(),
