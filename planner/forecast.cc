@@ -287,6 +287,7 @@ class Forecaster {
     costs.host_run_s = [this](const ir::Program& program, const ir::Executable& executable) {
       return HostRunSeconds(topology_, program.device.value(), *executable.graph);
     };
+    costs.steps_follow = topology_.devices.empty() || !IsGpu(topology_.ProfileOf(0));
     costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
     costs.tier = [this](int device, ir::Space far) {

@@ -263,18 +263,6 @@ int64_t FullestBytes(std::span<const DeviceMemory> devices) {
   return most;
 }
 
-int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices) {
-  constexpr int64_t kKeptParts = 8;
-  MW_CHECK(devices.size() <= topology.devices.size())
-      << "the memory of " << devices.size() << " devices of " << topology.devices.size();
-  int64_t spare_bytes = std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const int64_t all = topology.devices[i].memory_bytes;
-    spare_bytes = std::min(spare_bytes, all - all / kKeptParts - devices[i].total_bytes);
-  }
-  return devices.empty() ? 0 : std::max<int64_t>(spare_bytes, 0);
-}
-
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout) {
   MW_CHECK(device.index() < topology.devices.size())

@@ -52,10 +52,6 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
 // total_bytes of the device that needs most; 0: of none.
 int64_t FullestBytes(std::span<const DeviceMemory> devices);
 
-// What every device has left beside what it needs, device i as devices[i] says; an eighth of each
-// is not counted, for what plans do not know. 0 where a device's memory is not known.
-int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices);
-
 // A device of unknown memory has enough. Errors: kResourceExhausted with the device, what it needs
 // and has, and what takes less.
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -53,6 +54,20 @@ PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
   const int64_t length = layout.microbatches * layout.chunks + layers / layout.pipeline;
   return layout.device_count() * length <= kSoonMade ? PlanScope::kAllDevices
                                                      : PlanScope::kOnePerStage;
+}
+
+// What every device has left beside what it needs, device i as devices[i] says; an eighth of each
+// is not counted, for what plans do not know. 0 where a device's memory is not known.
+int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices) {
+  constexpr int64_t kKeptParts = 8;
+  MW_CHECK(devices.size() <= topology.devices.size())
+      << "the memory of " << devices.size() << " devices of " << topology.devices.size();
+  int64_t spare_bytes = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const int64_t all = topology.devices[i].memory_bytes;
+    spare_bytes = std::min(spare_bytes, all - all / kKeptParts - devices[i].total_bytes);
+  }
+  return devices.empty() ? 0 : std::max<int64_t>(spare_bytes, 0);
 }
 
 class PlanMaker {

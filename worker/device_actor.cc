@@ -270,6 +270,9 @@ Status DeviceActor::RunSteps(Steps& steps) {
     record.seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
     record.waited_ns[i] = counter_.TakeWaitedNs();
   }
+  const Clock::time_point end = Clock::now();
+  MW_TRY(steps.program->EndSteps(context.step, cause_));
+  record.seconds.back() += std::chrono::duration<double>(Clock::now() - end).count();
   return OkStatus();
 }
 

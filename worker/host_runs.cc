@@ -37,14 +37,16 @@ void HostRuns::Begin(const ops::RunContext& context, const FirstCause& cause) {
   failure_ = {};
 }
 
-Status HostRuns::Run(const StepInstruction& run) {
+Status HostRuns::Run(const StepInstruction& run, int64_t step) {
   MW_CHECK(cause_ != nullptr) << "a RUN of the host before a step";
-  return run.executable->Run(run.call, context_, *cause_, counter_);
+  ops::RunContext context = context_;
+  context.step = step;
+  return run.executable->Run(run.call, context, *cause_, counter_);
 }
 
 void HostRuns::RunQueued(const StepInstruction& run) {
   if (failure().run != nullptr) return;
-  Status status = Run(run);
+  Status status = Run(run, context_.step);
   if (status.ok()) return;
   const MutexLock lock(mutex_);
   failure_ = {std::move(status), &run};

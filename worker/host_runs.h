@@ -30,11 +30,11 @@ class HostRuns {
   // That a RUN is spread over, the one that calls it included.
   void SetThreads(int threads);
 
-  // Of the steps from now on.
+  // Of the steps from now on, the first of them that of the context.
   void Begin(const ops::RunContext& context, const FirstCause& cause);
-  Status Run(const StepInstruction& run);
+  Status Run(const StepInstruction& run, int64_t step);
 
-  // Of a queue, which cannot be told of a failure: it is kept, and later RUNs of the step do
+  // Of a queue, which cannot be told of a failure: it is kept, and later RUNs of that one step do
   // nothing.
   void RunQueued(const StepInstruction& run);
   struct Failure {

@@ -196,7 +196,7 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     if (instruction.slot.valid()) add(instruction.slot, instruction.op == ir::Opcode::kRecv);
     if (steps_[i].host != nullptr) {
       item.lane = TierLane::kHostRuns;
-      item.run = [this, i] { return host_runs_.Run(steps_[i]); };
+      item.run = [this, i](int64_t step) { return host_runs_.Run(steps_[i], step); };
       continue;
     }
     if (instruction.op == ir::Opcode::kRun) {
@@ -242,16 +242,23 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
     return OkStatus();
   }
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
-  host_runs_.Begin(context, cause);
-  tiers_->Begin();
-  const Status ran = RunInstructions(context, cause, counter);
-  if (!ran.ok()) {
-    tiers_->Stop();
+  if (tiers_->idle()) host_runs_.Begin(context, cause);
+  const Status begun = tiers_->Begin(context.step);
+  if (begun.ok()) {
+    const Status ran = RunInstructions(context, cause, counter);
+    if (!ran.ok()) tiers_->Stop();
     return ran;
   }
+  tiers_->Stop();
+  if (!cause.stopped()) cause.Record(Locate(begun, -1, context.step - 1, cause));
+  return cause.status();
+}
+
+Status LoadedProgram::EndSteps(int64_t last_step, FirstCause& cause) {
+  if (tiers_ == nullptr) return OkStatus();
   const Status copied = tiers_->End();
   if (copied.ok()) return copied;
-  if (!cause.stopped()) cause.Record(Locate(copied, -1, context.step, cause));
+  if (!cause.stopped()) cause.Record(Locate(copied, -1, last_step, cause));
   return cause.status();
 }
 

@@ -56,6 +56,8 @@ class LoadedProgram {
   // Walks the instructions once; context.step is the step. On failure the cause is recorded with
   // rank, program, step and instruction, and the job's first cause is returned. No allocation.
   Status RunStep(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
+  // Waits for what the steps since the last call have left to others. Errors: as RunStep.
+  Status EndSteps(int64_t last_step, FirstCause& cause);
 
   // Values of the program's reports after a step, in order. REQUIRES values.size() ==
   // program().reports.size().
