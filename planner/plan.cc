@@ -56,6 +56,10 @@ PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
                                                      : PlanScope::kOnePerStage;
 }
 
+// That a device holds of what is in a farther memory: one that is used, one that comes, one that
+// goes.
+constexpr int64_t kChunksOfCopies = 3;
+
 // What every device has left beside what it needs, device i as devices[i] says; an eighth of each
 // is not counted, for what plans do not know. 0 where a device's memory is not known.
 int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices) {
@@ -341,7 +345,8 @@ class PlanMaker {
     input.schedule = std::move(schedule);
     input.scope = scope_;
     input.overlap = overlap_;
-    input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes + ahead_bytes_;
+    input.copies_bytes = kChunksOfCopies * job_.parallel.offload_chunk_bytes;
+    input.ahead_bytes = ahead_bytes_;
     input.keeps_weights = job_.parallel.weights_memory == "device";
     input.topology = &topology_;
     return LowerToPrograms(input);
@@ -390,14 +395,17 @@ class PlanMaker {
     if (job_.trained() == nullptr ||
         std::none_of(plan_.Main().begin(), plan_.Main().end(), fetches))
       return;
-    ahead_bytes_ = SpareBytes(topology_, MemoryOfDevices());
+    const int64_t spare_bytes = SpareBytes(topology_, MemoryOfDevices());
+    // Those of a chunk at a time may then be there at the fullest moment, too.
+    ahead_bytes_ =
+        std::max<int64_t>(spare_bytes - kChunksOfCopies * job_.parallel.offload_chunk_bytes, 0);
     Result<Programs> ahead = ahead_bytes_ > 0 ? MakeStep() : Programs();
     if (!ahead.has_value() || ahead->empty()) return;
     std::swap(plan_.programs[plan_.main], *ahead);
     std::vector<DeviceMemory> memory = plan_.memory;
     MeasureMemory();
     const int64_t more_bytes = FullestBytes(plan_.memory) - FullestBytes(memory);
-    if (more_bytes > ahead_bytes_) {  // holes between them: as it was
+    if (more_bytes > spare_bytes) {  // holes between them: as it was
       std::swap(plan_.programs[plan_.main], *ahead);
       std::swap(plan_.memory, memory);
     } else if (more_bytes > 0) {

@@ -34,7 +34,7 @@ Residency PlanResidency(const std::vector<std::vector<size_t>>& uses,
 // Per turn and item, as in `uses`: the turn whose items it comes with, its own or an earlier one.
 // Copies stay in the order in which they are needed, and what was there before has left two turns
 // before it comes again. copied: per turn and item, that it comes by a copy; of others nothing is
-// said. REQUIRES the residency of these uses and bytes, and of no larger capacity.
+// said. REQUIRES the residency of these uses and bytes.
 std::vector<std::vector<size_t>> FetchEarly(const std::vector<std::vector<size_t>>& uses,
                                             const std::vector<int64_t>& bytes,
                                             int64_t capacity_bytes, const Residency& residency,

@@ -115,9 +115,9 @@ class CopyAdder {
   CopyAdder(const std::vector<bool>& on_host, ir::Program& program)
       : on_host_(on_host), program_(program) {}
 
-  void Run(int64_t room_bytes) {
+  void Run(int64_t room_bytes, bool early) {
     FindUses();
-    TakeResidency(PlanResidency(uses_, bytes_, room_bytes), room_bytes);
+    TakeResidency(PlanResidency(uses_, bytes_, room_bytes), early ? room_bytes : 0);
     before_.resize(uses_.size() + 1);
     std::vector<Instruction> with_copies;
     std::vector<size_t> run_of_turn;  // its place there
@@ -194,7 +194,8 @@ class CopyAdder {
     }
   }
 
-  void TakeResidency(const Residency& residency, int64_t room_bytes) {
+  // early_bytes: that what comes early may make of all copies together; 0: nothing does.
+  void TakeResidency(const Residency& residency, int64_t early_bytes) {
     std::vector<std::vector<FarUse*>> of_turn(uses_.size());
     std::vector<std::vector<bool>> copied(uses_.size());
     std::vector<size_t> next(items_.size(), 0);  // use of each
@@ -206,7 +207,7 @@ class CopyAdder {
         of_turn[turn].push_back(&use);
       }
     }
-    const auto comes = FetchEarly(uses_, bytes_, room_bytes, residency, copied);
+    const auto comes = FetchEarly(uses_, bytes_, early_bytes, residency, copied);
     for (size_t turn = 0; turn < uses_.size(); ++turn) {
       for (size_t i = 0; i < uses_[turn].size(); ++i) of_turn[turn][i]->comes = comes[turn][i];
     }
@@ -443,11 +444,12 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition, const Ho
   return OkStatus();
 }
 
-void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program) {
+void AddTierCopies(int64_t room_bytes, int64_t ahead_bytes, const std::vector<bool>& on_host,
+                   ir::Program& program) {
   const auto is_far = [](const ir::Slot& slot) { return slot.space != Space::kDevice; };
   if (std::none_of(program.slots.begin(), program.slots.end(), is_far)) return;
   AddHostCopies(on_host, program);
-  CopyAdder(on_host, program).Run(room_bytes);
+  CopyAdder(on_host, program).Run(room_bytes + ahead_bytes, ahead_bytes > 0);
 }
 
 }  // namespace meshwright::planner

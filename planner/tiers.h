@@ -41,10 +41,12 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition,
                   const HostWeights& known = {});
 
 // Gives every RUN that names a far slot a copy of it instead: fetched at least one RUN ahead of the
-// one that reads it, and farther where there is room, given back behind the one that writes it;
-// what is not persistent, behind the RUN that follows, beside which it goes. Copies take room_bytes
-// at most, or what two RUNs running need.
+// one that reads it, given back behind the one that writes it; what is not persistent, behind the
+// RUN that follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running
+// need. With ahead_bytes more, more stays from one RUN to a later one, and what comes does so as
+// early as there is room.
 // on_host: per executable, the host runs it, on what is in its memory. For lists without FREE.
-void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program);
+void AddTierCopies(int64_t room_bytes, int64_t ahead_bytes, const std::vector<bool>& on_host,
+                   ir::Program& program);
 
 }  // namespace meshwright::planner

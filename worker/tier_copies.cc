@@ -18,7 +18,8 @@ constexpr std::array<int64_t, kTierLanes> kNothing = {kLongAgo, kLongAgo, kLongA
 }  // namespace
 
 TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
-    : bytes_per_s_{0, rates.host_bytes_per_s, rates.disk_bytes_per_s, 0}, awaited_(items.size(), kNothing) {
+    : bytes_per_s_{0, rates.host_bytes_per_s, rates.disk_bytes_per_s, 0},
+      awaited_(items.size(), kNothing) {
   const auto count = static_cast<int64_t>(items.size());
   // Two steps: what the second waits for is what every one does.
   std::vector<QueueItem> queued;
