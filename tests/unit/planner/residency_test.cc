@@ -89,11 +89,14 @@ TEST(FetchEarly, ComesAsSoonAsThereIsRoom) {
   EXPECT_EQ(Early(update, bytes, 4), (Uses{{}, {}, {}, {0}, {0}, {0}, {0}}));
   // Each has to leave before the next but one can come.
   EXPECT_EQ(Early(update, bytes, 2), (Uses{{}, {}, {}, {0}, {0}, {5}, {6}}));
-  EXPECT_EQ(Early(update, bytes, 3), (Uses{{}, {}, {}, {0}, {0}, {0}, {5}}));
+  EXPECT_EQ(Early(update, bytes, 3), (Uses{{}, {}, {}, {0}, {0}, {0}, {6}}));
   EXPECT_EQ(Early(update, bytes, 1), (Uses{{}, {}, {}, {0}, {4}, {5}, {6}}));
-  // What was there has left before it comes again.
-  const Uses again = {{0}, {1}, {2}, {3}, {4}, {0}};
-  EXPECT_EQ(Early(again, std::vector<int64_t>(5, 1), 3).back(), (std::vector<size_t>{4}));
+  // What was there has left before it comes again, however much room there is.
+  const Uses again = {{0}, {1}, {2}, {0}};
+  const Residency residency = PlanResidency(again, {1, 1, 1}, 1);
+  ASSERT_EQ(residency.fetched.back(), (std::vector<bool>{true}));
+  EXPECT_EQ(FetchEarly(again, {1, 1, 1}, 100, residency, residency.fetched),
+            (Uses{{0}, {0}, {0}, {3}}));
 }
 
 TEST(FetchEarly, KeepsTheOrderAndTheRoom) {
