@@ -226,9 +226,7 @@ TEST(TierCopies, AFailureBehindAStepIsNotLost) {
   TierItem run;
   run.lane = TierLane::kHostRuns;
   run.accesses = {Of(state, true)};
-  run.run = [&](int64_t step) -> Status {
-    return step == 3 ? Internal("no number") : OkStatus();
-  };
+  run.run = [&](int64_t step) -> Status { return step == 3 ? Internal("no number") : OkStatus(); };
   Bytes other(kTierBytes);
   TierCopies copies({ComputeItem(other, true), run}, {});
   const auto steps = [&](int64_t first, int64_t count) {
