@@ -55,15 +55,15 @@ struct DeviceState : DeviceTime {
 
   // What the step leaves to the next one, which begins at end_s.
   DeviceState After(double end_s) const {
-    DeviceState next;
+    DeviceState after;
     for (size_t i = 0; i < tier_free_s.size(); ++i) {
-      next.tier_free_s[i] = std::max(0.0, tier_free_s[i] - end_s);
+      after.tier_free_s[i] = std::max(0.0, tier_free_s[i] - end_s);
     }
-    next.host_free_s = std::max(0.0, host_free_s - end_s);
+    after.host_free_s = std::max(0.0, host_free_s - end_s);
     for (const auto& [id, made_s] : written_s) {
-      if (made_s > end_s) next.written_s[id] = made_s - end_s;
+      if (made_s > end_s) after.written_s[id] = made_s - end_s;
     }
-    return next;
+    return after;
   }
 
   void Copy(const ir::Instruction& copy, ir::Space far, double seconds) {
