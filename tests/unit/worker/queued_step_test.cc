@@ -178,6 +178,76 @@ TEST(QueuedStep, GivesNoMoreThanADriverTakes) {
   }
 }
 
+// ---- What the host runs -------------------------------------------------------------------------
+
+ir::Instruction CopyOf(ir::Opcode op, SlotId from, SlotId to) {
+  ir::Instruction copy;
+  copy.op = op;
+  copy.inputs = {from};
+  copy.outputs = {to};
+  return copy;
+}
+
+// The device makes a row, which goes out; the host finds it in a table of its own, writes that
+// down and gives it back.
+ir::Program FindsOnHost(double row) {
+  ProgramMaker maker("step", 0);
+  const SlotId made = maker.Persistent("made", {ir::DType::kI32, {2}});
+  const SlotId gone = maker.Persistent("gone", {ir::DType::kI32, {2}});
+  const SlotId table = maker.Persistent("table", F32({3, 1}));
+  const SlotId found = maker.Persistent("found", F32({2, 1}));
+  const SlotId back = maker.Persistent("back", F32({2, 1}));
+  maker.Run(maker.Executable(R"(graph "make" {
+    %0 = constant {value=)" + std::to_string(row) +
+                             R"(} : i32[2]
+    output "made" %0
+  })"),
+            {}, {made});
+  maker.Run(maker.Executable(R"(graph "find" {
+    %0 = input {name="table"} : f32[3,1]
+    %1 = input {name="gone"} : i32[2]
+    %2 = embedding(%0, %1) : f32[2,1]
+    output "found" %2
+  })"),
+            {table, gone}, {found});
+  ir::Program program = maker.Finish();
+  for (const SlotId id : {gone, table, found}) program.slots[id.index()].space = ir::Space::kHost;
+  program.instructions.insert(program.instructions.begin() + 1,
+                              CopyOf(ir::Opcode::kOffload, made, gone));
+  program.instructions.push_back(CopyOf(ir::Opcode::kPrefetch, found, back));
+  return program;
+}
+
+TEST(QueuedStep, TheHostRunsWhatIsInItsMemory) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    GpuMesh gpus(1, {.seed = seed});
+    auto runtime = GpuMesh::Start(gpus.Options({FindsOnHost(2)}));
+    ASSERT_TRUE(runtime.has_value()) << runtime.error();
+    for (const float value : {5.0f, 6.0f}) {
+      Write<float>(**runtime, 0, "table", {0, 1, value});
+      const auto ran = (*runtime)->Launch({"step", 0, 3});
+      ASSERT_TRUE(ran.has_value()) << ran.error();
+      EXPECT_EQ(ReadFloats(**runtime, 0, "back"), (std::vector<float>{value, value}));
+    }
+    EXPECT_EQ(gpus.driver.calls("CallHost"), 6);
+    runtime->reset();
+    ExpectNothingIsLeft(gpus);
+  }
+}
+
+TEST(QueuedStep, AFailureOfTheHostIsOfItsInstruction) {
+  GpuMesh gpus(1);
+  auto runtime = GpuMesh::Start(gpus.Options({FindsOnHost(7)}));
+  ASSERT_TRUE(runtime.has_value()) << runtime.error();
+  const auto failed = (*runtime)->Launch({"step", 0, 2});
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_THAT(failed.error().message(), HasSubstr("step 0, instruction 2 (RUN"));
+  EXPECT_THAT(failed.error().message(), HasSubstr("id 7"));
+  EXPECT_EQ(gpus.driver.calls("CallHost"), 1);
+  runtime->reset();
+  ExpectNothingIsLeft(gpus);
+}
+
 // ---- Failures -----------------------------------------------------------------------------------
 
 // The call that shows it was for another instruction.
