@@ -59,18 +59,20 @@ std::vector<ir::Program> Sums(const std::string& kind = "sum") {
   return programs;
 }
 
-// Rows of zeros; does something first.
+// Rows of one number; does something first.
 class Feed final : public ops::TokenSource {
  public:
-  explicit Feed(std::function<void()> before = {}) : before_(std::move(before)) {}
+  explicit Feed(std::function<void()> before = {}, int32_t number = 0)
+      : before_(std::move(before)), number_(number) {}
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {
     if (before_) before_();
-    std::fill(row.begin(), row.end(), 0);
+    std::fill(row.begin(), row.end(), number_);
     return OkStatus();
   }
 
  private:
   const std::function<void()> before_;
+  const int32_t number_;
 };
 
 void ExpectNothingIsLeft(const GpuMesh& gpus) {
@@ -188,32 +190,27 @@ ir::Instruction CopyOf(ir::Opcode op, SlotId from, SlotId to) {
   return copy;
 }
 
-// The device makes a row, which goes out; the host finds it in a table of its own, writes that
-// down and gives it back.
-ir::Program FindsOnHost(double row) {
+// The device gets a row, which goes out; the host finds it in a table of its own, writes that down
+// and gives it back.
+ir::Program FindsOnHost() {
   ProgramMaker maker("step", 0);
-  const SlotId made = maker.Persistent("made", {ir::DType::kI32, {2}});
-  const SlotId gone = maker.Persistent("gone", {ir::DType::kI32, {2}});
+  const SlotId rows = maker.Persistent("rows", {ir::DType::kI32, {1, 2}});
+  const SlotId gone = maker.Persistent("gone", {ir::DType::kI32, {1, 2}});
   const SlotId table = maker.Persistent("table", F32({3, 1}));
-  const SlotId found = maker.Persistent("found", F32({2, 1}));
-  const SlotId back = maker.Persistent("back", F32({2, 1}));
-  maker.Run(maker.Executable(R"(graph "make" {
-    %0 = constant {value=)" + std::to_string(row) +
-                             R"(} : i32[2]
-    output "made" %0
-  })"),
-            {}, {made});
+  const SlotId found = maker.Persistent("found", F32({1, 2, 1}));
+  const SlotId back = maker.Persistent("back", F32({1, 2, 1}));
+  maker.Run(maker.Executable(kFeedRows), {}, {rows});
   maker.Run(maker.Executable(R"(graph "find" {
     %0 = input {name="table"} : f32[3,1]
-    %1 = input {name="gone"} : i32[2]
-    %2 = embedding(%0, %1) : f32[2,1]
+    %1 = input {name="gone"} : i32[1,2]
+    %2 = embedding(%0, %1) : f32[1,2,1]
     output "found" %2
   })"),
             {table, gone}, {found});
   ir::Program program = maker.Finish();
   for (const SlotId id : {gone, table, found}) program.slots[id.index()].space = ir::Space::kHost;
   program.instructions.insert(program.instructions.begin() + 1,
-                              CopyOf(ir::Opcode::kOffload, made, gone));
+                              CopyOf(ir::Opcode::kOffload, rows, gone));
   program.instructions.push_back(CopyOf(ir::Opcode::kPrefetch, found, back));
   return program;
 }
@@ -221,7 +218,10 @@ ir::Program FindsOnHost(double row) {
 TEST(QueuedStep, TheHostRunsWhatIsInItsMemory) {
   for (const uint64_t seed : {1, 2, 3}) {
     GpuMesh gpus(1, {.seed = seed});
-    auto runtime = GpuMesh::Start(gpus.Options({FindsOnHost(2)}));
+    Feed feed({}, 2);
+    RuntimeOptions options = gpus.Options({FindsOnHost()});
+    options.feed = &feed;
+    auto runtime = GpuMesh::Start(std::move(options));
     ASSERT_TRUE(runtime.has_value()) << runtime.error();
     for (const float value : {5.0f, 6.0f}) {
       Write<float>(**runtime, 0, "table", {0, 1, value});
@@ -237,7 +237,10 @@ TEST(QueuedStep, TheHostRunsWhatIsInItsMemory) {
 
 TEST(QueuedStep, AFailureOfTheHostIsOfItsInstruction) {
   GpuMesh gpus(1);
-  auto runtime = GpuMesh::Start(gpus.Options({FindsOnHost(7)}));
+  Feed feed({}, 7);
+  RuntimeOptions options = gpus.Options({FindsOnHost()});
+  options.feed = &feed;
+  auto runtime = GpuMesh::Start(std::move(options));
   ASSERT_TRUE(runtime.has_value()) << runtime.error();
   const auto failed = (*runtime)->Launch({"step", 0, 2});
   ASSERT_FALSE(failed.has_value());
