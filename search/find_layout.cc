@@ -39,6 +39,15 @@ using planner::Recompute;
 using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
 
+bool MovesToFarMemory(const ir::ParallelSpec& parallel) {
+  for (const auto memory :
+       {&ir::ParallelSpec::optimizer_memory, &ir::ParallelSpec::weights_memory,
+        &ir::ParallelSpec::gradients_memory, &ir::ParallelSpec::activations_memory}) {
+    if (parallel.*memory != "device") return true;
+  }
+  return false;
+}
+
 // Degrees of experts and context that are worth a search for stages: the least ones, and those of
 // the best equal stages; all, where none of these fits.
 std::set<std::pair<int64_t, int64_t>> SharesOfStages(const OpenChoices& choices, int64_t devices,
@@ -252,6 +261,7 @@ class Finder {
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
     input.beside = [this](const Layout& of) {
+      if (MovesToFarMemory(job_.parallel)) return 0.0;  // copies have the threads for that
       if (of.devices.empty()) return planner::ShareBeside(job_.parallel.overlap, of, topology_);
       return planner::ShareBeside(job_.parallel.overlap, of, planner::TopologyOf(of, topology_));
     };
