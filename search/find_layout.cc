@@ -261,7 +261,8 @@ class Finder {
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
     input.beside = [this](const Layout& of) {
-      if (MovesToFarMemory(job_.parallel)) return 0.0;  // copies have the threads for that
+      // Copies of CPU devices have the threads for that.
+      if (MovesToFarMemory(job_.parallel) && !planner::IsGpu(topology_.ProfileOf(0))) return 0.0;
       if (of.devices.empty()) return planner::ShareBeside(job_.parallel.overlap, of, topology_);
       return planner::ShareBeside(job_.parallel.overlap, of, planner::TopologyOf(of, topology_));
     };
