@@ -288,7 +288,7 @@ Status QueuedStep::End(const FirstCause& cause) {
   MW_TRY(Await(kComputing, cause, kNever));
   MW_TRY(Await(kCollectives, cause, kNever));
   MW_TRY(Await(kTierCopies, cause, kNever));
-  MW_TRY(Await(kHostRuns, cause, kNever));
+  MW_TRY(Await(kHostCalls, cause, kNever));
   MW_TRY(HostStatus());
   // An abort ends what waits for a peer: the queues are empty then, and the results are not there.
   return cause.status();
@@ -317,7 +317,7 @@ Status QueuedStep::MakeRoom(int64_t launches, const FirstCause& cause) {
 
 Status QueuedStep::Await(int queue, const FirstCause& cause, FunctionRef<bool()> enough) {
   const bool is_there = queue == kTierCopies ? lanes_.tier_copies != nullptr
-                                             : queue != kHostRuns || lanes_.host_runs != nullptr;
+                                             : queue != kHostCalls || lanes_.host_runs != nullptr;
   if (!is_there) return OkStatus();
   bool patient = false;
   while (true) {

@@ -125,7 +125,7 @@ class Builder {
     MW_CHECK(!by_threads()) << "instruction " << index_ << " is for no thread here";
     StepItem item;
     item.kind = Kind::kHostRun;
-    item.queued.queue = kHostRuns;
+    item.queued.queue = kHostCalls;
     item.run = &run;
     const ops::Tensor* next = run.call.tensors.data();
     for (const LoadedExecutable::Node& node : run.executable->nodes()) {

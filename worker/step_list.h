@@ -36,7 +36,7 @@ namespace meshwright::worker {
 inline constexpr int kComputing = 0;
 inline constexpr int kCollectives = 1;
 inline constexpr int kTierCopies = 2;
-inline constexpr int kHostRuns = 3;
+inline constexpr int kHostCalls = 3;
 inline constexpr int kQueues = 4;
 
 // Where a report's value is.
