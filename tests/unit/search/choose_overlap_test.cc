@@ -98,8 +98,9 @@ TEST(ChooseOverlap, LayoutsAreComparedWithIt) {
     EXPECT_NEAR(beside->found.best.front().step_s, beside_s, 0.15 * beside_s)
         << seconds_per_byte << ": " << layout.ToString();
     const bool changes = layout.device_count() != after->plan.layout.device_count();
-    if (changes) EXPECT_EQ(layout.data(), 2) << layout.ToString();
-    other_layouts += changes ? 1 : 0;
+    if (!changes) continue;
+    EXPECT_EQ(layout.data(), 2) << layout.ToString();
+    ++other_layouts;
   }
   EXPECT_GT(other_layouts, 0);
 }
