@@ -294,7 +294,7 @@ TEST(HostUpdate, TheHostOfAGpuHasThreads) {
   EXPECT_NEAR(eight_s, one_s / 8, 1e-9 * one_s);
   EXPECT_GT(least, 0);
   EXPECT_GT(more, least);
-  EXPECT_GT(most, more);
+  EXPECT_GE(most, more);
 }
 
 // A link that is slow is busy with 2 x 8 bytes per weight, or with 4 out and 4 in.
