@@ -405,7 +405,7 @@ class PlanMaker {
     std::vector<DeviceMemory> memory = plan_.memory;
     MeasureMemory();
     const int64_t more_bytes = FullestBytes(plan_.memory) - FullestBytes(memory);
-    if (more_bytes > spare_bytes) {  // holes between them: as it was
+    if (!CheckMemory().ok()) {  // holes between them: as it was
       std::swap(plan_.programs[plan_.main], *ahead);
       std::swap(plan_.memory, memory);
     } else if (more_bytes > 0) {

@@ -297,6 +297,33 @@ TEST(HostUpdate, TheHostOfAGpuHasThreads) {
   EXPECT_GE(most, more);
 }
 
+// The host's work is beside the device's, and a step is no shorter than it.
+TEST(HostUpdate, TheForecastCountsTheHostsWork) {
+  struct Times {
+    double step_s = 0;
+    double host_s = 0;
+  };
+  const auto of = [](int threads, int64_t percent) {
+    mesh::Topology topology = WithLink(1e15);
+    topology.devices[0].threads = threads;
+    const auto plan = MakePlan(HostJob(percent), topology);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    const auto forecast = ForecastStep(*plan, topology);
+    EXPECT_TRUE(forecast.has_value()) << forecast.error();
+    return Times{forecast->step_s, forecast->simulation.host_busy_s[0]};
+  };
+  const Times one = of(1, 100);
+  const Times eight = of(8, 100);
+  const Times half = of(8, 50);
+  EXPECT_EQ(of(8, 0).host_s, 0);
+  EXPECT_GT(one.host_s, 0);
+  // A thread of the host against all of the device's.
+  EXPECT_NEAR(eight.host_s, 8 * one.host_s, 1e-9 * eight.host_s);
+  EXPECT_NEAR(half.host_s, eight.host_s / 2, 1e-9 * eight.host_s);
+  for (const Times& times : {one, eight, half}) EXPECT_GE(times.step_s, times.host_s);
+  EXPECT_GT(eight.step_s, one.step_s);
+}
+
 // A link that is slow is busy with 2 x 8 bytes per weight, or with 4 out and 4 in.
 TEST(HostUpdate, IsPriced) {
   constexpr double kBytesPerS = 1e6;
