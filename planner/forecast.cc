@@ -284,10 +284,10 @@ class Forecaster {
           << "an executable of another program than that of device " << program.device;
       return run_costs_.at(program.device.value())[static_cast<size_t>(index)].seconds;
     };
-    costs.host_run_s = [this, run_s = costs.run_s](const ir::Program& program,
-                                                   const ir::Executable& executable) {
-      return HostRunSeconds(topology_, program.device.value(), run_s(program, executable));
+    costs.host_run_s = [this](const ir::Program& program, const ir::Executable& executable) {
+      return HostRunSeconds(topology_, program.device.value(), *executable.graph);
     };
+    costs.steps_follow = topology_.devices.empty() || !IsGpu(topology_.ProfileOf(0));
     costs.stand_for_others = plan_.scope == PlanScope::kOnePerStage;
     costs.link = [this](int from, int to) { return model_.LinkOf(from, to); };
     costs.tier = [this](int device, ir::Space far) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/gpu_host_threads.h"
 #include "base/text.h"
 #include "ir/builder.h"
 #include "ir/factored.h"
@@ -305,7 +306,7 @@ UpdateTimes TimesOfUpdate(const ir::JobRequest& job, const mesh::Topology& topol
   const CostModel model(topology);
   UpdateTimes times;
   times.device_s = calls * model.NodeSeconds(update.graph, update.graph.node(update.node), 0);
-  times.host_s = HostRunSeconds(topology, 0, times.device_s);
+  times.host_s = calls * HostRunSeconds(topology, 0, update.graph);
   const double per_byte = TierLinkOf(model.ProfileOf(0), Space::kHost).seconds_per_byte;
   // A weight in the host's memory comes for the update and goes back, too.
   const bool far = job.parallel.weights_memory == "host";
@@ -339,11 +340,7 @@ Result<int64_t> ResolveHostUpdate(const ir::JobRequest& job, const mesh::Topolog
     return refused(
         fmt::format("is {}, and the host renews no state of adafactor", parallel.host_update));
   }
-  if (topology.devices.empty() || IsGpu(topology.ProfileOf(0))) {
-    return refused(
-        fmt::format("is {}; GPUs renew all of their state themselves", parallel.host_update));
-  }
-  if (!open) return parallel.host_update;
+  if (!open || topology.devices.empty()) return std::max<int64_t>(parallel.host_update, 0);
   return BestHostShare(TimesOfUpdate(job, topology, kElements));
 }
 
@@ -359,11 +356,29 @@ std::string HostUpdateNote(const ir::JobRequest& job, const mesh::Topology& topo
       FormatDuration(SecondsOfUpdate(times, kAllPercent)));
 }
 
-// A thread of its own, where the device has several.
-double HostRunSeconds(const mesh::Topology& topology, int device, double device_s) {
+double HostRunSeconds(const mesh::Topology& topology, int device, const ir::Graph& graph) {
   MW_CHECK(device >= 0 && static_cast<size_t>(device) < topology.devices.size())
       << "device " << device << " of " << topology.devices.size();
-  return device_s * std::max(1, topology.devices[static_cast<size_t>(device)].threads);
+  const mesh::Device& own = topology.devices[static_cast<size_t>(device)];
+  const bool gpu = IsGpu(topology.ProfileOf(static_cast<size_t>(device)));
+  mesh::Topology host_of = mesh::Topology::Local(1);
+  if (!gpu) host_of.devices[0].profile = own.profile;
+  const CostModel model(host_of);
+  // What a CPU device does with all of its threads, the host does with one of these.
+  double parts = 1.0 / std::max(1, own.threads);
+  if (gpu) {
+    const auto host = topology.hosts.find(own.host);
+    const auto neighbours =
+        std::count_if(topology.devices.begin(), topology.devices.end(),
+                      [&](const mesh::Device& each) { return each.host == own.host; });
+    parts = GpuHostThreads(host == topology.hosts.end() ? 0 : host->second.cores,
+                           static_cast<int>(neighbours));
+  }
+  double seconds = 0;
+  for (const ir::Node& node : graph.nodes) {
+    if (!IsCollective(node.op)) seconds += model.NodeSeconds(graph, node, 0);
+  }
+  return seconds / parts;
 }
 
 HostNodes ChooseHostNodes(const ir::ParallelSpec& wanted, Partition& partition) {

@@ -48,15 +48,17 @@ UpdateTimes TimesOfUpdate(const ir::JobRequest& job, const mesh::Topology& topol
                           double elements);
 
 // The percentage, decided, of a job whose memories are. Errors: kInvalidArgument: the state is not
-// in the host's memory, or a weight is on a disk; the devices are GPUs.
+// in the host's memory, or a weight is on a disk.
 Result<int64_t> ResolveHostUpdate(const ir::JobRequest& job, const mesh::Topology& topology);
 
 // "the host renews 60 % of the state where it lies: .." for a job whose share was open and is
 // decided.
 std::string HostUpdateNote(const ir::JobRequest& job, const mesh::Topology& topology);
 
-// Seconds that the host of a device takes for a RUN of its own.
-double HostRunSeconds(const mesh::Topology& topology, int device, double device_s);
+// Seconds that the host of a device takes for a RUN of this graph. Of a CPU device it has one
+// thread, of a GPU as many as base/gpu_host_threads.h says, each as fast as the core of
+// mesh::DefaultDeviceProfile().
+double HostRunSeconds(const mesh::Topology& topology, int device, const ir::Graph& graph);
 
 // Per piece and node: the host runs it. Empty: it runs nothing. Weights that such nodes write are
 // marked as in the host's memory. REQUIRES that state is marked (planner/tiers.h).

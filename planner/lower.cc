@@ -134,7 +134,7 @@ class DeviceLowering {
     for (const auto& [key, pieces] : index_.pieces) {
       if (key.stage == stage_ && key.phase == Phase::kUpdate) RunPieces(key, 0);
     }
-    AddTierCopies(RoomForCopies(input_, program_), on_host_, program_);
+    AddTierCopies(RoomForCopies(input_, program_), input_.ahead_bytes, on_host_, program_);
     AddReports();
     InsertFrees();
     MW_TRY(PlaceSlots());

@@ -28,6 +28,7 @@ struct LowerInput {
   PlanScope scope = PlanScope::kAllDevices;
   ir::OverlapMode overlap = ir::OverlapMode::kByDevice;
   int64_t copies_bytes = 0;    // room for copies of what is in a farther memory (planner/tiers.h)
+  int64_t ahead_bytes = 0;     // more room, for copies that come early
   bool keeps_weights = false;  // there is room for copies of all weights, too
   const mesh::Topology* topology = nullptr;  // whose devices hold the programs; null: not checked
 };

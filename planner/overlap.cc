@@ -79,6 +79,9 @@ double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
 
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices) {
   if (program.overlap != ir::OverlapMode::kOn) return 0;
+  const bool copies = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                  [](const auto& each) { return ir::IsTierCopy(each.op); });
+  if (copies && !IsGpu(topology.ProfileOf(static_cast<size_t>(program.device.value())))) return 0;
   return SpareShare(topology, program.device.value(), devices).value_or(0);
 }
 

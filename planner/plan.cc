@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "ir/autodiff.h"
 #include "ir/loss_scale.h"
 #include "ir/mixed_precision.h"
@@ -53,6 +56,24 @@ PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
                                                      : PlanScope::kOnePerStage;
 }
 
+// That a device holds of what is in a farther memory: one that is used, one that comes, one that
+// goes.
+constexpr int64_t kChunksOfCopies = 3;
+
+// What every device has left beside what it needs, device i as devices[i] says; an eighth of each
+// is not counted, for what plans do not know. 0 where a device's memory is not known.
+int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices) {
+  constexpr int64_t kKeptParts = 8;
+  MW_CHECK(devices.size() <= topology.devices.size())
+      << "the memory of " << devices.size() << " devices of " << topology.devices.size();
+  int64_t spare_bytes = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const int64_t all = topology.devices[i].memory_bytes;
+    spare_bytes = std::min(spare_bytes, all - all / kKeptParts - devices[i].total_bytes);
+  }
+  return devices.empty() ? 0 : std::max<int64_t>(spare_bytes, 0);
+}
+
 class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
@@ -73,9 +94,10 @@ class PlanMaker {
     MW_TRY(FindHostWeights());
     MW_TRY(MakePrograms());
     DescribeStages();
+    MeasureMemory();
+    FetchAhead();
     MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
-    MeasureMemory();
     MW_TRY(CheckMemory());
     return std::move(plan_);
   }
@@ -323,7 +345,8 @@ class PlanMaker {
     input.schedule = std::move(schedule);
     input.scope = scope_;
     input.overlap = overlap_;
-    input.copies_bytes = 3 * job_.parallel.offload_chunk_bytes;
+    input.copies_bytes = kChunksOfCopies * job_.parallel.offload_chunk_bytes;
+    input.ahead_bytes = ahead_bytes_;
     input.keeps_weights = job_.parallel.weights_memory == "device";
     input.topology = &topology_;
     return LowerToPrograms(input);
@@ -361,6 +384,36 @@ class PlanMaker {
                       of_device.push_back(&programs[i]);
                     plan_.memory[i] = PeakMemory(of_device);
                   });
+  }
+
+  // A step whose state comes from farther memories has it come as early as there is room for.
+  void FetchAhead() {
+    const auto fetches = [](const ir::Program& program) {
+      return std::any_of(program.instructions.begin(), program.instructions.end(),
+                         [](const auto& each) { return each.op == ir::Opcode::kPrefetch; });
+    };
+    if (job_.trained() == nullptr ||
+        std::none_of(plan_.Main().begin(), plan_.Main().end(), fetches))
+      return;
+    const int64_t spare_bytes = SpareBytes(topology_, MemoryOfDevices());
+    // Those of a chunk at a time may then be there at the fullest moment, too.
+    ahead_bytes_ =
+        std::max<int64_t>(spare_bytes - kChunksOfCopies * job_.parallel.offload_chunk_bytes, 0);
+    Result<Programs> ahead = ahead_bytes_ > 0 ? MakeStep() : Programs();
+    if (!ahead.has_value() || ahead->empty()) return;
+    std::swap(plan_.programs[plan_.main], *ahead);
+    std::vector<DeviceMemory> memory = plan_.memory;
+    MeasureMemory();
+    const int64_t more_bytes = FullestBytes(plan_.memory) - FullestBytes(memory);
+    if (!CheckMemory().ok()) {  // holes between them: as it was
+      std::swap(plan_.programs[plan_.main], *ahead);
+      std::swap(plan_.memory, memory);
+    } else if (more_bytes > 0) {
+      plan_.notes.push_back(fmt::format(
+          "what is in farther memories is fetched ahead as far as there is room, {} of a "
+          "device's memory",
+          FormatBytes(more_bytes)));
+    }
   }
 
   // Those behind them are of a shared vocabulary.
@@ -426,17 +479,23 @@ class PlanMaker {
 
   int64_t device_count() const { return static_cast<int64_t>(topology_.devices.size()); }
 
-  // Program i runs on device i of the topology.
-  Status CheckMemory() const {
-    std::vector<DeviceMemory> needs;
-    std::vector<DeviceIndex> of;
+  // Program i runs on device i of the topology, or stands for several.
+  std::vector<DeviceMemory> MemoryOfDevices() const {
+    std::vector<DeviceMemory> all(static_cast<size_t>(plan_.layout.device_count()));
     for (size_t i = 0; i < plan_.memory.size(); ++i) {
-      const int64_t first = plan_.Main()[i].device.value();
-      for (int64_t device = first; device < first + plan_.DevicesOf(plan_.Main()[i]); ++device) {
-        of.push_back(DeviceIndex(static_cast<int32_t>(device)));
-        needs.push_back(plan_.memory[i]);
-        MW_TRY(CheckDeviceMemory(topology_, of.back(), plan_.memory[i].total_bytes, plan_.layout));
-      }
+      const ir::Program& program = plan_.Main()[i];
+      const int64_t first = program.device.value();
+      std::fill_n(all.begin() + first, plan_.DevicesOf(program), plan_.memory[i]);
+    }
+    return all;
+  }
+
+  Status CheckMemory() const {
+    const std::vector<DeviceMemory> needs = MemoryOfDevices();
+    std::vector<DeviceIndex> of;
+    for (size_t device = 0; device < needs.size(); ++device) {
+      of.push_back(DeviceIndex(static_cast<int32_t>(device)));
+      MW_TRY(CheckDeviceMemory(topology_, of.back(), needs[device].total_bytes, plan_.layout));
     }
     return CheckFarMemory(topology_, needs, of);
   }
@@ -450,6 +509,7 @@ class PlanMaker {
   StagedStep staged_;
   Strategies strategies_;
   HostWeights host_weights_;
+  int64_t ahead_bytes_ = 0;                  // of each device, for copies that come early
   OutputStates outputs_;                     // that programs read of one another
   std::map<std::string, Forward> prepared_;  // programs that others read
 };

@@ -42,6 +42,7 @@ class Keeper {
         result.fetched_bytes += bytes_[item];
         result.most_bytes = std::max(result.most_bytes, held_bytes_);
       }
+      result.held_bytes.push_back(held_bytes_);
       for (const size_t item : uses_[turn]) ++passed_[item];
       LetGo(turn);
     }
@@ -99,6 +100,35 @@ class Keeper {
 Residency PlanResidency(const std::vector<std::vector<size_t>>& uses,
                         const std::vector<int64_t>& bytes, int64_t capacity_bytes) {
   return Keeper(uses, bytes, capacity_bytes).Run();
+}
+
+std::vector<std::vector<size_t>> FetchEarly(const std::vector<std::vector<size_t>>& uses,
+                                            const std::vector<int64_t>& bytes,
+                                            int64_t capacity_bytes, const Residency& residency,
+                                            const std::vector<std::vector<bool>>& copied) {
+  MW_CHECK(residency.held_bytes.size() == uses.size() && copied.size() == uses.size())
+      << "a residency of " << residency.held_bytes.size() << " turns for " << uses.size();
+  constexpr size_t kTurnsToLeave = 3;  // its last use, the one beside which it goes, a free one
+  std::vector<int64_t> held = residency.held_bytes;
+  std::vector<size_t> first(bytes.size(), 0);  // turn that an item may come with
+  std::vector<std::vector<size_t>> turns;
+  size_t before = 0;  // of the copy before
+  for (size_t turn = 0; turn < uses.size(); ++turn) {
+    std::vector<size_t>& of_turn = turns.emplace_back(uses[turn].size(), turn);
+    for (size_t i = 0; i < of_turn.size(); ++i) {
+      const size_t item = uses[turn][i];
+      if (copied[turn][i]) {
+        size_t& at = of_turn[i];
+        const size_t least = std::max(before, first[item]);
+        while (at > least && held[at - 1] + bytes[item] <= capacity_bytes) {
+          held[--at] += bytes[item];
+        }
+        before = at;
+      }
+      first[item] = turn + kTurnsToLeave;
+    }
+  }
+  return turns;
 }
 
 }  // namespace meshwright::planner

@@ -52,6 +52,9 @@ struct SimulationCosts {
   std::function<mesh::LinkCost(int device, ir::Space far)> tier;
   // Not set: every device has cores of its own.
   std::function<CoreUse(int device)> cores;
+  // What a step's last copies and the host's RUNs still do when the devices are done is beside the
+  // next step: the answer is a step between two others. Else a step ends with the last of them.
+  bool steps_follow = false;
   // Programs stand for others that do the same at the same time: members of groups may be missing.
   bool stand_for_others = false;
 };

@@ -83,6 +83,7 @@ struct DeviceCopy {
 };
 struct FarUse {
   size_t turn = 0;
+  size_t comes = 0;  // with the items of this turn, where it is fetched
   bool fetched = false;
   bool reads = false;
   bool writes = false;
@@ -114,13 +115,13 @@ class CopyAdder {
   CopyAdder(const std::vector<bool>& on_host, ir::Program& program)
       : on_host_(on_host), program_(program) {}
 
-  void Run(int64_t room_bytes) {
+  void Run(int64_t room_bytes, bool early) {
     FindUses();
-    TakeResidency(PlanResidency(uses_, bytes_, room_bytes));
+    TakeResidency(PlanResidency(uses_, bytes_, room_bytes), early ? room_bytes : 0);
+    before_.resize(uses_.size() + 1);
     std::vector<Instruction> with_copies;
-    std::vector<Instruction> late;  // go behind the next RUN
-    size_t ahead = 0;               // where the copies of the next RUN go
-    size_t turn = 0;
+    std::vector<size_t> run_of_turn;  // its place there
+    std::vector<Instruction> late;    // go behind the next RUN
     for (Instruction& instruction : program_.instructions) {
       if (instruction.op != Opcode::kRun) {
         with_copies.push_back(std::move(instruction));
@@ -132,17 +133,21 @@ class CopyAdder {
         with_copies.push_back(std::move(instruction));
         continue;
       }
-      std::vector<Instruction> before;
       std::vector<Instruction> behind = std::exchange(late, {});
-      UseCopies(turn++, instruction, before, behind, late);
-      with_copies.insert(with_copies.begin() + static_cast<int64_t>(ahead), before.begin(),
-                         before.end());
-      ahead = with_copies.size();
+      UseCopies(run_of_turn.size(), instruction, behind, late);
+      run_of_turn.push_back(with_copies.size());
       with_copies.push_back(std::move(instruction));
       with_copies.insert(with_copies.end(), behind.begin(), behind.end());
     }
     MW_CHECK(late.empty()) << program_.name << " gives something to the host behind its last RUN";
-    program_.instructions = std::move(with_copies);
+    program_.instructions = std::exchange(before_[0], {});
+    size_t turn = 0;
+    for (size_t i = 0; i < with_copies.size(); ++i) {
+      if (turn < run_of_turn.size() && i == run_of_turn[turn]) {
+        for (Instruction& each : before_[++turn]) program_.instructions.push_back(std::move(each));
+      }
+      program_.instructions.push_back(std::move(with_copies[i]));
+    }
   }
 
  private:
@@ -189,13 +194,22 @@ class CopyAdder {
     }
   }
 
-  void TakeResidency(const Residency& residency) {
+  // early_bytes: that what comes early may make of all copies together; 0: nothing does.
+  void TakeResidency(const Residency& residency, int64_t early_bytes) {
+    std::vector<std::vector<FarUse*>> of_turn(uses_.size());
+    std::vector<std::vector<bool>> copied(uses_.size());
     std::vector<size_t> next(items_.size(), 0);  // use of each
     for (size_t turn = 0; turn < uses_.size(); ++turn) {
       for (size_t i = 0; i < uses_[turn].size(); ++i) {
-        const size_t item = uses_[turn][i];
-        items_[item].uses[next[item]++].fetched = residency.fetched[turn][i];
+        FarUse& use = items_[uses_[turn][i]].uses[next[uses_[turn][i]]++];
+        use.fetched = residency.fetched[turn][i];
+        copied[turn].push_back(use.fetched && use.reads);
+        of_turn[turn].push_back(&use);
       }
+    }
+    const auto comes = FetchEarly(uses_, bytes_, early_bytes, residency, copied);
+    for (size_t turn = 0; turn < uses_.size(); ++turn) {
+      for (size_t i = 0; i < uses_[turn].size(); ++i) of_turn[turn][i]->comes = comes[turn][i];
     }
   }
 
@@ -215,10 +229,10 @@ class CopyAdder {
     return uses.back();
   }
 
-  void UseCopies(size_t turn, Instruction& run, std::vector<Instruction>& before,
-                 std::vector<Instruction>& behind, std::vector<Instruction>& late) {
+  void UseCopies(size_t turn, Instruction& run, std::vector<Instruction>& behind,
+                 std::vector<Instruction>& late) {
     MW_CHECK(turn < uses_.size()) << program_.name << " runs more than was counted";
-    for (const size_t item : uses_[turn]) BeginUse(item, turn, before);
+    for (const size_t item : uses_[turn]) BeginUse(item, turn);
     for (SlotId& id : run.inputs) {
       const auto found = index_.find(id);
       if (found != index_.end()) id = items_[found->second].copy.slot;
@@ -233,7 +247,8 @@ class CopyAdder {
     for (const size_t item : uses_[turn]) ++items_[item].next;
   }
 
-  void BeginUse(size_t index, size_t turn, std::vector<Instruction>& before) {
+  // A copy is made beside the RUN before the turn that it comes with.
+  void BeginUse(size_t index, size_t turn) {
     FarItem& item = items_[index];
     MW_CHECK(item.next < item.uses.size() && item.uses[item.next].turn == turn)
         << "item " << index << " is not used by RUN " << turn;
@@ -242,7 +257,7 @@ class CopyAdder {
     if (use.fetched || !item.copy.slot.valid() || !use.reads) item.copy = NewCopy(item);
     if (use.reads && !item.copy.filled) {
       MW_CHECK(item.home.valid()) << "s" << item.named << " is read before it is made";
-      before.push_back(MakeTierCopy(Opcode::kPrefetch, item.home, item.copy.slot));
+      before_[use.comes].push_back(MakeTierCopy(Opcode::kPrefetch, item.home, item.copy.slot));
     }
     item.copy.filled = true;
   }
@@ -294,6 +309,7 @@ class CopyAdder {
   std::vector<FarItem> items_;
   std::vector<int64_t> bytes_;  // of them
   std::vector<std::vector<size_t>> uses_;
+  std::vector<std::vector<Instruction>> before_;  // the list, then each turn's RUN
   FarUse near_;
 };
 
@@ -428,11 +444,12 @@ Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition, const Ho
   return OkStatus();
 }
 
-void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program) {
+void AddTierCopies(int64_t room_bytes, int64_t ahead_bytes, const std::vector<bool>& on_host,
+                   ir::Program& program) {
   const auto is_far = [](const ir::Slot& slot) { return slot.space != Space::kDevice; };
   if (std::none_of(program.slots.begin(), program.slots.end(), is_far)) return;
   AddHostCopies(on_host, program);
-  CopyAdder(on_host, program).Run(room_bytes);
+  CopyAdder(on_host, program).Run(room_bytes + ahead_bytes, ahead_bytes > 0);
 }
 
 }  // namespace meshwright::planner

@@ -3,8 +3,9 @@
 //
 // Pieces that touch it are cut into chunks, which hold whole tensors in the order of their use;
 // what a chunk needs comes while the one before runs, and goes back, if it was written, while the
-// next one does. So the device holds three chunks at most, and a link that is as fast as what runs
-// costs nothing but the first chunk's way in and the last one's way out.
+// next one does. So the device holds three chunks, and a link that is as fast as what runs costs
+// nothing but the first chunk's way in and the last one's way out. Where the device has room for
+// more, chunks come earlier: what a slow link carries in is then there when the update begins.
 //
 // The optimizer's state is touched once a step, by the update; weights by each forward and backward
 // of a microbatch, too. Both have a place of their own in the far memory. Activations and gradients
@@ -39,10 +40,13 @@ ir::Space SpaceOf(const ir::ParallelSpec& wanted, ir::MemoryKind kind);
 Status PlaceState(const ir::ParallelSpec& wanted, Partition& partition,
                   const HostWeights& known = {});
 
-// Gives every RUN that names a far slot a copy of it instead: fetched one RUN ahead of the one that
-// reads it, given back behind the one that writes it; what is not persistent, behind the RUN that
-// follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running need.
+// Gives every RUN that names a far slot a copy of it instead: fetched at least one RUN ahead of the
+// one that reads it, given back behind the one that writes it; what is not persistent, behind the
+// RUN that follows, beside which it goes. Copies take room_bytes at most, or what two RUNs running
+// need. With ahead_bytes more, more stays from one RUN to a later one, and what comes does so as
+// early as there is room.
 // on_host: per executable, the host runs it, on what is in its memory. For lists without FREE.
-void AddTierCopies(int64_t room_bytes, const std::vector<bool>& on_host, ir::Program& program);
+void AddTierCopies(int64_t room_bytes, int64_t ahead_bytes, const std::vector<bool>& on_host,
+                   ir::Program& program);
 
 }  // namespace meshwright::planner

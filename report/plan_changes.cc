@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -29,6 +30,7 @@ class Changes {
 
   std::vector<Change> Run() {
     AddPins();
+    AddMemories();
     for (const int64_t divisor : {2, 4, 8}) {
       AddBatch(divisor);
       AddSequence(divisor);
@@ -69,6 +71,39 @@ class Changes {
     Change& change =
         Add("pins", ChangeKind::kPin, 0, "leave [parallelism] and [activation_checkpoint] out");
     change.config = std::move(all.config);
+  }
+
+  // Of what the job leaves on the device, some in the memory of the host, or state on a disk.
+  void AddMemories() {
+    using Moved = std::vector<std::pair<std::string_view, const char*>>;  // pins, and where to
+    const auto add = [&](const char* family, const Moved& moved) {
+      Change change{family, {}, ChangeKind::kTier, 0, config_, topology_};
+      std::vector<std::string> keys;
+      for (const auto& [name, memory] : moved) {
+        const auto pin = std::find_if(ir::Pins().begin(), ir::Pins().end(),
+                                      [&](const ir::Pin& each) { return each.name == name; });
+        MW_CHECK(pin != ir::Pins().end()) << "no pin " << name;
+        if (ir::PinText(*pin, config_.parallel) != "device") continue;
+        const Status set = ir::SetPin(*pin, memory, change.config.parallel);
+        MW_CHECK(set.ok()) << set.message();
+        keys.push_back(fmt::format("{} = \"{}\"", pin->key, memory));
+        change.amount += 1;
+      }
+      if (keys.empty()) return;
+      change.text = fmt::format("set {}", fmt::join(keys, ", "));
+      changes_.push_back(std::move(change));
+    };
+    add("host", {{"optimizer_memory", "host"}});
+    add("host", {{"activations_memory", "host"}});
+    add("host", {{"optimizer_memory", "host"}, {"weights_memory", "host"}});
+    const Moved made = {{"gradients_memory", "host"}, {"activations_memory", "host"}};
+    for (const char* const state : {"host", "disk"}) {
+      Moved all = made;
+      for (const char* const name : {"optimizer_memory", "weights_memory"}) {
+        all.emplace_back(name, state);
+      }
+      add(state, all);
+    }
   }
 
   void AddBatch(int64_t divisor) {
@@ -207,12 +242,13 @@ std::vector<FittingChange> FindFittingChanges(const config::JobConfig& config,
 
 std::string FormatChanges(const std::vector<FittingChange>& changes) {
   if (changes.empty()) {
-    return "no single change of pins, batch, sequence, memory or hosts that was tried makes it "
+    return "no single change of pins, memories, batch, sequence or hosts that was tried makes it "
            "fit\n";
   }
   std::string text =
-      "it would fit with any of these, the cheapest first (pins cost nothing, then tokens per step "
-      "given up, then memory added):\n";
+      "it would fit with any of these, the cheapest first (pins cost nothing, then what is moved "
+      "to "
+      "farther memories, then tokens per step given up, then memory added):\n";
   for (const FittingChange& change : changes) {
     text += fmt::format("  {}\n    step {}, {}\n", change.text, FormatDuration(change.step_s),
                         change.layout);

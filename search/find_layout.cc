@@ -15,6 +15,7 @@
 
 #include "planner/forecast.h"
 #include "planner/layout.h"
+#include "planner/overlap.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
@@ -37,6 +38,15 @@ using planner::Recompute;
 // model].
 using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
+
+bool MovesToFarMemory(const ir::ParallelSpec& parallel) {
+  for (const auto memory :
+       {&ir::ParallelSpec::optimizer_memory, &ir::ParallelSpec::weights_memory,
+        &ir::ParallelSpec::gradients_memory, &ir::ParallelSpec::activations_memory}) {
+    if (parallel.*memory != "device") return true;
+  }
+  return false;
+}
 
 // Degrees of experts and context that are worth a search for stages: the least ones, and those of
 // the best equal stages; all, where none of these fits.
@@ -250,6 +260,12 @@ class Finder {
     input.cores = cores_;
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
+    input.beside = [this](const Layout& of) {
+      // Copies of CPU devices have the threads for that.
+      if (MovesToFarMemory(job_.parallel) && !planner::IsGpu(topology_.ProfileOf(0))) return 0.0;
+      if (of.devices.empty()) return planner::ShareBeside(job_.parallel.overlap, of, topology_);
+      return planner::ShareBeside(job_.parallel.overlap, of, planner::TopologyOf(of, topology_));
+    };
     return input;
   }
 

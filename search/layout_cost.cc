@@ -35,6 +35,7 @@ class Coster {
         input.memo != nullptr && layout.devices.empty() && layout.stage_degrees.empty();
     memo_ = shares ? input.memo : &own_memo_;
     if (!memo_->devices.empty()) return;
+    if (input.beside) memo_->beside = input.beside(layout);
     for (int stage = 0; stage < shape_.stages; ++stage) {
       memo_->devices.push_back(FindDevices(stage));
       memo_->classes.push_back(SlowestClass(stage));
@@ -202,6 +203,7 @@ class Coster {
 
   PartCost CostOfPart(int part) const {
     PartCost cost;
+    PartCost moved;
     const int stage = shape_.StageOf(part);
     ForEqualLayers(part, [&](int layer, int count) {
       const LayerProbe& probe = Probe(stage, layer);
@@ -210,9 +212,12 @@ class Coster {
       if (layout().SplitsBackward()) cost.weight_s += count * probe.weight_s;
       cost.kept_bytes += count * probe.kept_bytes;
       if (layout().SplitsBackward()) cost.waiting_bytes += count * WaitingBytes(probe);
-      AddZero(part, probe, ZeroOf(stage, layer), count, cost);
+      AddZero(part, probe, ZeroOf(stage, layer), count, moved);
       cost.boundary_bytes = probe.boundary_bytes;
     });
+    const size_t layers = layers_of_part_[At(part)].size();
+    cost.forward_s += ExposedSeconds(cost.forward_s, moved.forward_s, layers, memo_->beside);
+    cost.backward_s += ExposedSeconds(cost.backward_s, moved.backward_s, layers, memo_->beside);
     cost.backward_s -= cost.weight_s;
     return cost;
   }
@@ -278,6 +283,7 @@ class Coster {
         cost.forward_s += part.forward_s;
         cost.backward_s += part.backward_s + part.weight_s;
       }
+      cost.sync_s -= memo_->beside * std::min(cost.early_s, cost.backward_s);
     }
   }
 

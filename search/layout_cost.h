@@ -5,11 +5,12 @@
 // less than all work of a host on all its cores.
 //
 // A stage's microbatch takes the sum of its layers; messages arrive after their latency and bytes;
-// after the last backward a stage reduces its gradients and renews its weights. ZeRO (planner/
-// zero.h) splits the optimizer's work and state (1), reduce-scatters gradients per microbatch (2),
-// gathers weights per microbatch (3). Where a stage's microbatches do not fit, its layers recompute
-// one after the other: first norms and activation functions in all, then whole layers from the
-// first, until it fits.
+// after the last backward a stage reduces its gradients and renews its weights. Where programs run
+// collectives beside what computes, what replicas move costs what is longer than that. ZeRO
+// (planner/ zero.h) splits the optimizer's work and state (1), reduce-scatters gradients per
+// microbatch (2), gathers weights per microbatch (3). Where a stage's microbatches do not fit, its
+// layers recompute one after the other: first norms and activation functions in all, then whole
+// layers from the first, until it fits.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -46,6 +47,7 @@ using LayerTable = std::vector<std::vector<const LayerModes*>>;
 // What layouts with equal degrees, microbatches and recomputation on the first devices of the
 // topology have in common.
 struct LayoutMemo {
+  double beside = 0;                      // planner::ShareBeside
   std::vector<std::vector<int>> devices;  // per stage
   std::vector<int> classes;               // per stage, the slowest of its devices
   std::vector<Replicas> replicas;         // per stage
@@ -62,6 +64,7 @@ struct LayoutInput {
   std::vector<planner::CoreUse> cores;    // per device of the topology
   std::vector<int64_t> memory_bytes;      // per device of the topology; 0: unknown, not checked
   int64_t bucket_bytes = 25 << 20;
+  std::function<double(const planner::Layout&)> beside;  // planner::ShareBeside; not set: 0
   LayoutMemo* memo = nullptr;  // shared by the layouts that it is for; null: none
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
+
 namespace meshwright::search {
 namespace {
 
@@ -56,6 +58,13 @@ Replicas ReplicasOf(const planner::CostModel& costs, const planner::Degrees& deg
   replicas.of_experts = along(data, 1, degrees.context());
   replicas.others_of_experts = along(1, 1, degrees.context());
   return replicas;
+}
+
+double ExposedSeconds(double computes_s, double moves_s, size_t layers, double share) {
+  MW_CHECK(share >= 0 && share <= 1) << "a share of " << share;
+  if (layers < 2) return moves_s;
+  const double inner = static_cast<double>(layers - 1) / static_cast<double>(layers);
+  return moves_s - share * inner * std::min(computes_s, moves_s);
 }
 
 double CallsSeconds(CollectiveKind kind, double bytes, double calls,
@@ -185,8 +194,8 @@ void StageState::AddExchange(const LayerProbe& probe, const ZeroSplit& zero, boo
 StageCost StageState::Finish() const {
   StageCost cost = cost_;
   const Replicas& replicas = setting_.replicas;
-  cost.sync_s = SyncSeconds(gradients_, replicas.all, replicas.others) +
-                SyncSeconds(of_experts_, replicas.of_experts, replicas.others_of_experts);
+  AddSync(gradients_, replicas.all, replicas.others, cost);
+  AddSync(of_experts_, replicas.of_experts, replicas.others_of_experts, cost);
   // Blocks of gradients are all made before one is used: the norm is of all. A stage that waits for
   // no other stage's part of it updates in one run.
   const int64_t split_bytes = gradients_.split_bytes + of_experts_.split_bytes;
@@ -216,30 +225,35 @@ int64_t StageState::PackedBytes() const {
 
 // What ZeRO splits is scattered over the data axis, and the blocks are summed over what else holds
 // the same weights: from the second stage on for every microbatch (search/layout_cost.cc), but for
-// what is between groups.
-double StageState::SyncSeconds(const Gradients& gradients, const mesh::GroupShape& all,
-                               const mesh::GroupShape& others) const {
+// what is between groups. Of equal calls for gradients all but the last have others to come.
+void StageState::AddSync(const Gradients& gradients, const mesh::GroupShape& all,
+                         const mesh::GroupShape& others, StageCost& cost) const {
+  const auto add = [&](CollectiveKind kind, int64_t bytes, int64_t count,
+                       const mesh::GroupShape& group) {
+    const double seconds =
+        CallsSeconds(kind, static_cast<double>(bytes), static_cast<double>(count), group);
+    cost.sync_s += seconds;
+    if (kind == CollectiveKind::kAllGather || count < 2) return;
+    cost.early_s += seconds * static_cast<double>(count - 1) / static_cast<double>(count);
+  };
   const auto buckets = [&](int64_t bytes, const mesh::GroupShape& group) {
     const int64_t count = (bytes + setting_.bucket_bytes - 1) / setting_.bucket_bytes;
-    return CallsSeconds(CollectiveKind::kAllReduce, static_cast<double>(bytes),
-                        static_cast<double>(count), group);
+    add(CollectiveKind::kAllReduce, bytes, count, group);
   };
   if (setting_.zero == 0) return buckets(gradients.bytes, all);
   const auto calls = [&](CollectiveKind kind, int64_t bytes, const mesh::GroupShape& group) {
-    return CallsSeconds(kind, static_cast<double>(bytes),
-                        static_cast<double>(gradients.split_weights), group);
+    add(kind, bytes, gradients.split_weights, group);
   };
   const Replicas& replicas = setting_.replicas;
   const int64_t state = setting_.Degree(ZeroKind::kOptimizer);
   const int64_t summed = gradients.split_bytes / setting_.Degree(ZeroKind::kGradients);
   const bool late = setting_.zero == 1;  // all of it is summed in the update
-  double seconds = buckets(gradients.bytes - gradients.split_bytes, all) +
-                   calls(CollectiveKind::kReduceScatter, summed,
-                         late ? replicas.data : replicas.between_gradients) +
-                   buckets(gradients.split_bytes / state, replicas.between);
-  if (late) seconds += buckets(gradients.split_bytes / state, others);
-  return seconds + calls(CollectiveKind::kAllGather, gradients.renewed_bytes / state,
-                         setting_.zero < 3 ? replicas.data : replicas.between_weights);
+  buckets(gradients.bytes - gradients.split_bytes, all);
+  calls(CollectiveKind::kReduceScatter, summed, late ? replicas.data : replicas.between_gradients);
+  buckets(gradients.split_bytes / state, replicas.between);
+  if (late) buckets(gradients.split_bytes / state, others);
+  calls(CollectiveKind::kAllGather, gradients.renewed_bytes / state,
+        setting_.zero < 3 ? replicas.data : replicas.between_weights);
 }
 
 }  // namespace meshwright::search

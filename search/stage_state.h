@@ -22,7 +22,8 @@ struct StageCost {
   double forward_s = 0;   // per microbatch, all parts
   double backward_s = 0;  // per microbatch, all parts
   double update_s = 0;
-  double sync_s = 0;  // of gradients and weights, per step
+  double sync_s = 0;   // of gradients and weights, per step
+  double early_s = 0;  // of these, what could be done while the last backward computes
   int64_t state_bytes = 0;
   int64_t kept_bytes = 0;       // of all microbatches in flight
   int64_t update_bytes = 0;     // in the update, when no microbatch is in flight
@@ -100,8 +101,8 @@ class StageState {
   void AddGradients(int64_t bytes);
   void AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
   void AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot);
-  double SyncSeconds(const Gradients& gradients, const mesh::GroupShape& all,
-                     const mesh::GroupShape& others) const;
+  void AddSync(const Gradients& gradients, const mesh::GroupShape& all,
+               const mesh::GroupShape& others, StageCost& cost) const;
   int64_t PackedBytes() const;
 
   const StateSetting setting_;
@@ -112,6 +113,11 @@ class StageState {
   int64_t renewal_bytes_ = 0;  // of the largest run of the update
   int64_t packed_bytes_ = 0;
 };
+
+// Of one lane that computes and one for what replicas move, both through so many layers: how much
+// longer the second makes the first. Of one layer nothing is beside the first lane, of the others
+// `share` of what can be (planner/overlap.h).
+double ExposedSeconds(double computes_s, double moves_s, size_t layers, double share);
 
 // Of `calls` equal ones that move `bytes` together; bytes as of mesh::CostOfCollective.
 double CallsSeconds(mesh::CollectiveKind kind, double bytes, double calls,

@@ -89,6 +89,7 @@ Status DeviceActor::Drain(const Deadline& deadline) {
   Status status = device_.queue().Finish(deadline);
   if (status.ok() && local_.collectives) status = local_.collectives->Finish(deadline);
   if (status.ok() && local_.tier_copies) status = local_.tier_copies->Finish(deadline);
+  if (status.ok() && local_.host_runs) status = local_.host_runs->Finish(deadline);
   if (status.code() == StatusCode::kDeadlineExceeded) {
     device_.GiveUp(Unavailable(fmt::format("{}: its work did not end with the job; this process "
                                            "cannot use the device any more: restart it",
@@ -193,9 +194,9 @@ Status DeviceActor::Allocate() {
   MW_TRY(device_.EnterThread());
   MW_TRY(memory_.Allocate(device_, options_.scratch).WithContext(fmt::format("rank {}", rank())));
   MW_ASSIGN_OR_RETURN(staging_, device::Staging::Make(device_));
-  const Lanes lanes{&device_,        local_.collectives.get(),
-                    options_.record, options_.stall_timeout_ms,
-                    options_.mark,   local_.tier_copies.get()};
+  const Lanes lanes{
+      &device_,      local_.collectives.get(), options_.record,        options_.stall_timeout_ms,
+      options_.mark, local_.tier_copies.get(), local_.host_runs.get(), local_.host_threads};
   const bool queued = device_.kind() == device::Kind::kCuda;
   const TierRates rates{device_.host_link_bytes_per_s(), options_.scratch.bytes_per_s};
   for (auto& [name, program] : programs_) {
@@ -269,6 +270,9 @@ Status DeviceActor::RunSteps(Steps& steps) {
     record.seconds[i] = std::chrono::duration<double>(Clock::now() - start).count();
     record.waited_ns[i] = counter_.TakeWaitedNs();
   }
+  const Clock::time_point end = Clock::now();
+  MW_TRY(steps.program->EndSteps(context.step, cause_));
+  record.seconds.back() += std::chrono::duration<double>(Clock::now() - end).count();
   return OkStatus();
 }
 

@@ -51,6 +51,8 @@ struct LocalDevice {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<device::Queue> collectives;  // of a GPU; else null
   std::unique_ptr<device::Queue> tier_copies;  // of a GPU; else null
+  std::unique_ptr<device::Queue> host_runs;    // of a GPU; else null
+  int host_threads = 1;                        // of a GPU: of what the host runs for it
 };
 
 // What a launch fills in. Its memory is taken by who asks, so that the device's thread takes none.

@@ -44,6 +44,16 @@ Status RunInstruction(StepInstruction& step, const ops::RunContext& context,
   return OkStatus();
 }
 
+// Per executable: the host runs it, on what is in its memory.
+std::vector<bool> OnHost(const ir::Program& program) {
+  std::vector<bool> on_host(program.executables.size(), false);
+  for (const ir::Instruction& instruction : program.instructions) {
+    if (!ir::RunsOnHost(program, instruction)) continue;
+    on_host[instruction.executable.index()] = true;
+  }
+  return on_host;
+}
+
 Access AccessTo(const std::byte* data, int64_t bytes, bool writes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   return {begin, begin + static_cast<uintptr_t>(bytes), writes};
@@ -65,26 +75,6 @@ void ResolveCopy(const ir::Program& program, const ir::Instruction& copy,
 
 }  // namespace
 
-void HostRuns::AddScratch(const ScratchNeed& need) {
-  const auto bytes = static_cast<size_t>(need.bytes + device::kAlignmentBytes);
-  scratch_.resize(std::max(scratch_.size(), bytes));
-}
-
-std::byte* HostRuns::scratch() {
-  MW_CHECK(!scratch_.empty()) << "no RUN of the host has been added";
-  const auto begin = reinterpret_cast<uintptr_t>(scratch_.data());
-  return scratch_.data() +
-         (device::AlignUp(static_cast<int64_t>(begin)) - static_cast<int64_t>(begin));
-}
-
-void HostRuns::Begin(const ops::RunContext& context, const FirstCause& cause) {
-  context_ = context;
-  context_.team = nullptr;
-  context_.observer = nullptr;
-  context_.microbatch = 0;
-  cause_ = &cause;
-}
-
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
                                                            const ops::Target& target, Links& links,
                                                            DeviceMemory& memory,
@@ -94,8 +84,12 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
   std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program)));
   const std::string name =
       fmt::format("program {}/{}", loaded->program_.name, loaded->program_.device.value());
-  for (const ir::Executable& executable : loaded->program_.executables) {
-    auto made = LoadedExecutable::Load(loaded->program_, executable.graph, target, links, counter);
+  const ops::Target of_host =
+      target.backend == ops::Backend::kCuda ? ops::Target(ops::Backend::kCpu) : target;
+  const std::vector<bool> on_host = OnHost(loaded->program_);
+  for (size_t e = 0; e < on_host.size(); ++e) {
+    auto made = LoadedExecutable::Load(loaded->program_, loaded->program_.executables[e].graph,
+                                       on_host[e] ? of_host : target, links, counter);
     if (!made.has_value()) return Fail(made.error().WithContext(name));
     memory.AddGroupScratch((*made)->group_scratch_bytes());
     loaded->executables_.push_back(std::move(*made));
@@ -104,7 +98,8 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
     Result<Step> step = loaded->LoadInstruction(instruction, links);
     if (!step.has_value()) return Fail(step.error().WithContext(name));
     if (ir::RunsOnHost(loaded->program_, instruction)) {
-      loaded->host_runs_.AddScratch(NeedOf(*step));
+      step->host = &loaded->host_runs_;
+      step->host->AddScratch(NeedOf(*step));
     } else if (step->op == ir::Opcode::kRun || IsMessage(step->op)) {
       memory.AddScratch(NeedOf(*step));
     }
@@ -139,26 +134,7 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
     executable->SetGroupScratch(memory.group_scratch(), memory.group_scratch_bytes());
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const ir::Instruction& instruction = program_.instructions[i];
-    Step& step = steps_[i];
-    if (step.op == ir::Opcode::kRun) {
-      if (lanes != nullptr && ir::RunsOnHost(program_, instruction)) {
-        return Unimplemented(
-            "GPUs renew all of their state themselves: parallelism.host_update_percent = 0");
-      }
-      ResolveRun(instruction, memory, step);
-    } else if (ir::IsTierCopy(step.op)) {
-      ResolveCopy(program_, instruction, memory, step);
-      if (lanes != nullptr && step.file != nullptr) {
-        return Unimplemented(
-            "GPUs keep nothing on a disk: optimizer and weights can be in the memory of the host, "
-            "parallelism.optimizer_memory = \"host\"");
-      }
-    } else if (IsMessage(step.op)) {
-      step.tensor = memory.Address(program_.slot(instruction.slot));
-      step.message = step.tile.contiguous() ? step.tensor + step.tile.offset_bytes()
-                                            : memory.scratch(NeedOf(step));
-    }
+    MW_TRY(ResolveInstruction(i, memory, lanes != nullptr));
   }
   for (const ir::Program::Report& report : program_.reports) {
     const ir::Slot& slot = program_.slot(report.slot);
@@ -170,8 +146,32 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
     if (overlaps && beside != nullptr) lanes_ = StepLanes::Make(steps_, *beside);
     return OkStatus();
   }
+  const bool on_host = std::any_of(steps_.begin(), steps_.end(),
+                                   [](const Step& step) { return step.host != nullptr; });
+  if (on_host) host_runs_.SetThreads(lanes->host_threads);
   MW_ASSIGN_OR_RETURN(queued_, QueuedStep::Make(*lanes, steps_, report_places_,
-                                                program_.overlap != ir::OverlapMode::kOff));
+                                                program_.overlap != ir::OverlapMode::kOff,
+                                                on_host ? &host_runs_ : nullptr));
+  return OkStatus();
+}
+
+Status LoadedProgram::ResolveInstruction(size_t index, const DeviceMemory& memory, bool queued) {
+  const ir::Instruction& instruction = program_.instructions[index];
+  Step& step = steps_[index];
+  if (step.op == ir::Opcode::kRun) {
+    ResolveRun(instruction, memory, step);
+  } else if (ir::IsTierCopy(step.op)) {
+    ResolveCopy(program_, instruction, memory, step);
+    if (queued && step.file != nullptr) {
+      return Unimplemented(
+          "GPUs keep nothing on a disk: optimizer and weights can be in the memory of the host, "
+          "parallelism.optimizer_memory = \"host\"");
+    }
+  } else if (IsMessage(step.op)) {
+    step.tensor = memory.Address(program_.slot(instruction.slot));
+    step.message = step.tile.contiguous() ? step.tensor + step.tile.offset_bytes()
+                                          : memory.scratch(NeedOf(step));
+  }
   return OkStatus();
 }
 
@@ -179,11 +179,8 @@ Status LoadedProgram::Resolve(const DeviceMemory& memory, const Lanes* lanes, Ti
 // had before, unless the host does it. What is on a disk is touched by one thread alone.
 void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) {
   const auto copies = [](const Step& step) { return ir::IsTierCopy(step.op); };
-  const auto on_host = [&](const ir::Instruction& run) { return ir::RunsOnHost(program_, run); };
-  if (std::none_of(steps_.begin(), steps_.end(), copies) &&
-      std::none_of(program_.instructions.begin(), program_.instructions.end(), on_host)) {
-    return;
-  }
+  const auto beside = [&](const Step& step) { return copies(step) || step.host != nullptr; };
+  if (std::none_of(steps_.begin(), steps_.end(), beside)) return;
   std::vector<TierItem> items(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const ir::Instruction& instruction = program_.instructions[i];
@@ -197,9 +194,9 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     for (const SlotId id : instruction.inputs) add(id, false);
     for (const SlotId id : instruction.outputs) add(id, true);
     if (instruction.slot.valid()) add(instruction.slot, instruction.op == ir::Opcode::kRecv);
-    if (on_host(instruction)) {
+    if (steps_[i].host != nullptr) {
       item.lane = TierLane::kHostRuns;
-      item.run = [this, i] { return host_runs_.Run(steps_[i]); };
+      item.run = [this, i](int64_t step) { return host_runs_.Run(steps_[i], step); };
       continue;
     }
     if (instruction.op == ir::Opcode::kRun) {
@@ -232,7 +229,7 @@ void LoadedProgram::ResolveRun(const ir::Instruction& run, const DeviceMemory& m
   areas.collective_scratch = memory.collective_scratch();
   areas.bucket_scratch = memory.bucket_scratch();
   areas.scratch = memory.scratch(NeedOf(step));
-  if (ir::RunsOnHost(program_, run)) areas.scratch = host_runs_.scratch();
+  if (step.host != nullptr) areas.scratch = step.host->scratch();
   step.call = step.executable->Resolve(step.binding, areas);
   step.binding = {};
 }
@@ -245,16 +242,23 @@ Status LoadedProgram::RunStep(const ops::RunContext& context, FirstCause& cause,
     return OkStatus();
   }
   if (tiers_ == nullptr) return RunInstructions(context, cause, counter);
-  host_runs_.Begin(context, cause);
-  tiers_->Begin();
-  const Status ran = RunInstructions(context, cause, counter);
-  if (!ran.ok()) {
-    tiers_->Stop();
+  if (tiers_->idle()) host_runs_.Begin(context, cause);
+  const Status begun = tiers_->Begin(context.step);
+  if (begun.ok()) {
+    const Status ran = RunInstructions(context, cause, counter);
+    if (!ran.ok()) tiers_->Stop();
     return ran;
   }
+  tiers_->Stop();
+  if (!cause.stopped()) cause.Record(Locate(begun, -1, context.step - 1, cause));
+  return cause.status();
+}
+
+Status LoadedProgram::EndSteps(int64_t last_step, FirstCause& cause) {
+  if (tiers_ == nullptr) return OkStatus();
   const Status copied = tiers_->End();
   if (copied.ok()) return copied;
-  if (!cause.stopped()) cause.Record(Locate(copied, -1, context.step, cause));
+  if (!cause.stopped()) cause.Record(Locate(copied, -1, last_step, cause));
   return cause.status();
 }
 
@@ -265,8 +269,7 @@ Status LoadedProgram::RunInstructions(const ops::RunContext& context, FirstCause
     if (cause.stopped()) return cause.status();
     run_context.microbatch = steps_[i].microbatch;
     counter.At(i);
-    const bool beside =
-        ir::IsTierCopy(steps_[i].op) || ir::RunsOnHost(program_, program_.instructions[i]);
+    const bool beside = ir::IsTierCopy(steps_[i].op) || steps_[i].host != nullptr;
     const bool computes = tiers_ != nullptr && !beside;
     Status status = computes ? tiers_->Await(i) : OkStatus();
     if (computes) counter.Passed(ir::StepMark::kAwaited);

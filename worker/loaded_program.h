@@ -20,6 +20,7 @@
 #include "ops/kernel.h"
 #include "worker/device_memory.h"
 #include "worker/first_cause.h"
+#include "worker/host_runs.h"
 #include "worker/instruction_counter.h"
 #include "worker/links.h"
 #include "worker/loaded_executable.h"
@@ -32,24 +33,6 @@
 
 namespace meshwright::worker {
 
-// What RUNs of the host (ir::RunsOnHost) have of their own: they are beside the device's thread.
-class HostRuns {
- public:
-  void AddScratch(const ScratchNeed& need);
-  std::byte* scratch();  // aligned
-  // Of the steps from now on.
-  void Begin(const ops::RunContext& context, const FirstCause& cause);
-  Status Run(StepInstruction& run) {
-    return run.executable->Run(run.call, context_, *cause_, counter_);
-  }
-
- private:
-  std::vector<std::byte> scratch_;
-  ops::RunContext context_;
-  const FirstCause* cause_ = nullptr;
-  InstructionCounter counter_;  // nobody asks
-};
-
 class LoadedProgram {
  public:
   // Checks the program, makes kernels and links, and adds what it needs to `memory`.
@@ -59,9 +42,9 @@ class LoadedProgram {
                                                      InstructionCounter& counter);
 
   // REQUIRES memory.allocated(). lanes: of a GPU; null: the calling thread does the work, and
-  // others beside it the copies between memories, no faster than `rates`. beside: for collectives
-  // of a program that overlaps without such copies. Errors: of the GPU; kUnimplemented for one
-  // that keeps something on a disk.
+  // others beside it the copies between memories, no faster than `rates`, and what the host runs.
+  // beside: for collectives of a program that overlaps without such copies. Errors: of the GPU;
+  // kUnimplemented for one that keeps something on a disk.
   Status Resolve(const DeviceMemory& memory, const Lanes* lanes, TierRates rates = {},
                  Executor* beside = nullptr);
 
@@ -73,6 +56,8 @@ class LoadedProgram {
   // Walks the instructions once; context.step is the step. On failure the cause is recorded with
   // rank, program, step and instruction, and the job's first cause is returned. No allocation.
   Status RunStep(const ops::RunContext& context, FirstCause& cause, InstructionCounter& counter);
+  // Waits for what the steps since the last call have left to others. Errors: as RunStep.
+  Status EndSteps(int64_t last_step, FirstCause& cause);
 
   // Values of the program's reports after a step, in order. REQUIRES values.size() ==
   // program().reports.size().
@@ -89,6 +74,7 @@ class LoadedProgram {
 
   explicit LoadedProgram(ir::Program program) : program_(std::move(program)) {}
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
+  Status ResolveInstruction(size_t index, const DeviceMemory& memory, bool queued);
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step);
   void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
@@ -103,8 +89,8 @@ class LoadedProgram {
   std::vector<std::unique_ptr<LoadedExecutable>> executables_;
   std::vector<Step> steps_;  // one per instruction
   std::vector<ReportPlace> report_places_;
-  std::unique_ptr<QueuedStep> queued_;
   HostRuns host_runs_;
+  std::unique_ptr<QueuedStep> queued_;
   std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
   std::unique_ptr<StepLanes> lanes_;   // null: one thing runs after the other, or a GPU's queues do
 };

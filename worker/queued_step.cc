@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "device/cuda/queue.h"
 
 namespace meshwright::worker {
 namespace {
@@ -22,6 +23,12 @@ constexpr int64_t kFaultOffset = 64;
 constexpr int64_t kMemoryBytes = 128;
 
 constexpr auto kNever = [] { return false; };
+
+// Called by the driver.
+void RunOnHost(void* run) {
+  const auto& given = *static_cast<const StepInstruction*>(run);
+  given.host->RunQueued(given);
+}
 
 }  // namespace
 
@@ -39,8 +46,9 @@ QueuedStep::~QueuedStep() = default;
 Result<std::unique_ptr<QueuedStep>> QueuedStep::Make(const Lanes& lanes,
                                                      std::span<const StepInstruction> instructions,
                                                      std::span<const ReportPlace> reports,
-                                                     bool overlap) {
+                                                     bool overlap, HostRuns* host) {
   std::unique_ptr<QueuedStep> made(new QueuedStep(lanes));
+  made->host_ = host;
   MW_TRY(made->Allocate(reports.size()));
   made->list_ = MakeStepList(instructions, reports, const_cast<std::byte*>(made->reports()),
                              overlap ? Collectives::kOwnQueue : Collectives::kInTurn);
@@ -71,7 +79,8 @@ const std::byte* QueuedStep::reports() const { return mailbox_->data() + sizeof(
 device::Queue& QueuedStep::QueueOf(int queue) const {
   MW_CHECK(queue >= 0 && queue < kQueues) << "queue " << queue << " of " << kQueues;
   if (queue == kComputing) return lanes_.device->queue();
-  return queue == kCollectives ? *lanes_.collectives : *lanes_.tier_copies;
+  if (queue == kCollectives) return *lanes_.collectives;
+  return queue == kTierCopies ? *lanes_.tier_copies : *lanes_.host_runs;
 }
 
 void QueuedStep::Fill(ops::RunContext& context) const {
@@ -149,7 +158,7 @@ Status QueuedStep::EnqueueCopies(const StepItem& item, device::Queue& queue) {
 Status QueuedStep::Run(const ops::RunContext& given, const FirstCause& cause) {
   reached_ = -1;
   ops::RunContext context = given;
-  MW_TRY(Begin(context));
+  MW_TRY(Begin(context, cause));
   Status status =
       context.observer != nullptr ? RunObserved(context, cause) : EnqueuePieces(context, cause);
   if (status.ok()) status = End(cause);
@@ -158,7 +167,8 @@ Status QueuedStep::Run(const ops::RunContext& given, const FirstCause& cause) {
   return ops::FaultStatus(mailbox().fault);
 }
 
-Status QueuedStep::Begin(ops::RunContext& context) {
+Status QueuedStep::Begin(ops::RunContext& context, const FirstCause& cause) {
+  if (host_ != nullptr) host_->Begin(context, cause);
   Fill(context);
   mailbox().state = {context.seed, context.step};
   progress_.Start();
@@ -201,6 +211,8 @@ Status QueuedStep::Enqueue(const StepItem& item, ops::RunContext& context) {
       if (receive.tile.contiguous()) return OkStatus();
       return receive.tile.Unpack(receive.message, receive.tensor, queue);
     }
+    case Kind::kHostRun:
+      return device::cuda::CallHost(queue, &RunOnHost, const_cast<StepInstruction*>(item.run));
     case Kind::kMark:
       return queue.Mark(&mailbox().marks[item.queued.queue], item.mark);
   }
@@ -276,8 +288,18 @@ Status QueuedStep::End(const FirstCause& cause) {
   MW_TRY(Await(kComputing, cause, kNever));
   MW_TRY(Await(kCollectives, cause, kNever));
   MW_TRY(Await(kTierCopies, cause, kNever));
+  MW_TRY(Await(kHostCalls, cause, kNever));
+  MW_TRY(HostStatus());
   // An abort ends what waits for a peer: the queues are empty then, and the results are not there.
   return cause.status();
+}
+
+Status QueuedStep::HostStatus() {
+  const HostRuns::Failure failure = host_ == nullptr ? HostRuns::Failure() : host_->failure();
+  for (const StepItem& item : list_.items) {
+    if (failure.run != nullptr && item.run == failure.run) reached_ = item.instruction;
+  }
+  return failure.status;
 }
 
 // ---- Waiting for it -----------------------------------------------------------------------------
@@ -294,7 +316,9 @@ Status QueuedStep::MakeRoom(int64_t launches, const FirstCause& cause) {
 }
 
 Status QueuedStep::Await(int queue, const FirstCause& cause, FunctionRef<bool()> enough) {
-  if (queue == kTierCopies && lanes_.tier_copies == nullptr) return OkStatus();
+  const bool is_there = queue == kTierCopies ? lanes_.tier_copies != nullptr
+                                             : queue != kHostCalls || lanes_.host_runs != nullptr;
+  if (!is_there) return OkStatus();
   bool patient = false;
   while (true) {
     const int64_t before = progress_.Sum();

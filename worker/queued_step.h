@@ -28,6 +28,7 @@
 #include "device/device.h"
 #include "ops/kernel.h"
 #include "worker/first_cause.h"
+#include "worker/host_runs.h"
 #include "worker/mesh_record.h"
 #include "worker/step_list.h"
 #include "worker/step_progress.h"
@@ -42,16 +43,18 @@ struct Lanes {
   int64_t stall_timeout_ms = 60'000;
   DeviceMark* mark = nullptr;            // takes what is given to the device; null: none
   device::Queue* tier_copies = nullptr;  // null: no program has any
+  device::Queue* host_runs = nullptr;    // the same
+  int host_threads = 1;                  // of one of these
 };
 
 class QueuedStep {
  public:
-  // overlap: collectives run beside what computes. REQUIRES resolved instructions. Errors: of the
-  // device.
+  // overlap: collectives run beside what computes. host: what the host runs; null: nothing; it
+  // outlives the step. REQUIRES resolved instructions. Errors: of the device.
   static Result<std::unique_ptr<QueuedStep>> Make(const Lanes& lanes,
                                                   std::span<const StepInstruction> instructions,
                                                   std::span<const ReportPlace> reports,
-                                                  bool overlap = true);
+                                                  bool overlap = true, HostRuns* host = nullptr);
   ~QueuedStep();
 
   // REQUIRES that no device of the process is in a step. What cannot be recorded is logged. Errors:
@@ -75,7 +78,7 @@ class QueuedStep {
   device::Queue& QueueOf(int queue) const;
   void Fill(ops::RunContext& context) const;
 
-  Status Begin(ops::RunContext& context);
+  Status Begin(ops::RunContext& context, const FirstCause& cause);
   Status Enqueue(const StepItem& item, ops::RunContext& context);
   Status EnqueuePieces(ops::RunContext& context, const FirstCause& cause);
   Status EnqueuePiece(size_t piece, ops::RunContext& context, const FirstCause& cause);
@@ -83,6 +86,8 @@ class QueuedStep {
   Status EnqueueItems(const StepPiece& piece, ops::RunContext& context, const FirstCause* cause);
   Status RecordPiece(size_t piece, ops::RunContext& context);
   Status RecordCopies();
+  // Of what the host ran.
+  Status HostStatus();
   static Status EnqueueCopies(const StepItem& item, device::Queue& queue);
   Status RunObserved(ops::RunContext& context, const FirstCause& cause);
   Status End(const FirstCause& cause);
@@ -100,6 +105,7 @@ class QueuedStep {
   int64_t InstructionBehindMark() const;
 
   const Lanes lanes_;
+  HostRuns* host_ = nullptr;
   StepList list_;
   StepProgress progress_;
   std::vector<std::unique_ptr<device::Event>> events_;

@@ -9,8 +9,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/gpu_host_threads.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/thread_team.h"
 #include "collective/nccl/fabric.h"
 #include "device/cuda/device.h"
 #include "worker/device_actor.h"
@@ -84,6 +86,9 @@ Result<LocalDevice> MakeDevice(const RuntimeOptions& options, size_t i) {
                                                                     std::move(of_device)));
     MW_ASSIGN_OR_RETURN(made.collectives, made.device->MakeQueue(true));
     MW_ASSIGN_OR_RETURN(made.tier_copies, made.device->MakeQueue(false));
+    MW_ASSIGN_OR_RETURN(made.host_runs, made.device->MakeQueue(false));
+    made.host_threads = GpuHostThreads(ThreadTeam::MostAtOnce(),
+                                       static_cast<int>(options.fabric.local_ranks.size()));
     return made;
   }
   of_device.name = fmt::format("cpu:{}", rank);

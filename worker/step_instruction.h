@@ -12,12 +12,15 @@
 
 namespace meshwright::worker {
 
+class HostRuns;
+
 struct StepInstruction {
   ir::Opcode op = ir::Opcode::kFree;
   int32_t microbatch = 0;
   LoadedExecutable* executable = nullptr;  // RUN
   RunBinding binding;                      // RUN, until its addresses are known
   LoadedExecutable::Call call;             // RUN
+  HostRuns* host = nullptr;                // RUN: the host does it; null: the device
   collective::Channel* channel = nullptr;  // SEND, RECV
   TileCopy tile;                           // SEND, RECV
   std::byte* tensor = nullptr;             // SEND, RECV

@@ -29,7 +29,7 @@ StepLanes::StepLanes(std::span<const StepInstruction> instructions, Executor& be
       pieces_of_(kQueues),
       passed_(static_cast<size_t>(list_.events), false) {
   for (const StepPiece& piece : list_.pieces) {
-    MW_CHECK(piece.queue != kTierCopies) << "a copy between memories is for nobody here";
+    MW_CHECK(piece.queue < kTierCopies) << "a copy between memories is for nobody here";
     pieces_of_[static_cast<size_t>(piece.queue)].push_back(&piece);
   }
 }

@@ -37,7 +37,9 @@ class Builder {
   void AddInstruction(const StepInstruction& instruction, int64_t index) {
     const size_t before = list_.items.size();
     index_ = index;
-    if (instruction.op == ir::Opcode::kRun) {
+    if (instruction.host != nullptr) {
+      AddHostRun(instruction);
+    } else if (instruction.op == ir::Opcode::kRun) {
       AddRun(instruction);
     } else if (ir::IsTierCopy(instruction.op)) {
       AddTierCopy(instruction);
@@ -116,6 +118,26 @@ class Builder {
       AddCopy(copy.from, copy.to, copy.bytes);
     }
     if (prepares) list_.prepared.push_back(&run);
+  }
+
+  // One item: the host's thread goes through its nodes.
+  void AddHostRun(const StepInstruction& run) {
+    MW_CHECK(!by_threads()) << "instruction " << index_ << " is for no thread here";
+    StepItem item;
+    item.kind = Kind::kHostRun;
+    item.queued.queue = kHostCalls;
+    item.run = &run;
+    const ops::Tensor* next = run.call.tensors.data();
+    for (const LoadedExecutable::Node& node : run.executable->nodes()) {
+      AddTensors({next, node.operands}, false, item.queued.accesses);
+      AddTensors({next + node.operands, node.results}, true, item.queued.accesses);
+      next += node.operands + node.results;
+    }
+    for (const LoadedExecutable::Copy& copy : run.call.copies) {
+      item.queued.accesses.push_back(Touching(copy.from, copy.bytes, false));
+      item.queued.accesses.push_back(Touching(copy.to, copy.bytes, true));
+    }
+    Add(std::move(item));
   }
 
   void AddCopy(const std::byte* from, std::byte* to, int64_t bytes, int queue = kComputing) {

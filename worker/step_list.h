@@ -3,7 +3,8 @@
 //
 // Kernels, copies and transfers between stages go to the device's computing queue, collectives to
 // one beside it, so that gradients are reduced while others are computed, and what goes to and
-// comes from the host's memory to a third. Events order them where they touch the same bytes
+// comes from the host's memory to a third; what the host runs on what is there has a fourth. Events
+// order them where they touch the same bytes
 // (worker/queue_order.h). A collective that is listed behind work that it does not need begins
 // before that work is done: a queue goes on as far as the bytes let it. A piece needs nothing from
 // the host or another queue in between, so that it can be recorded. Marks say how far a queue has
@@ -35,7 +36,8 @@ namespace meshwright::worker {
 inline constexpr int kComputing = 0;
 inline constexpr int kCollectives = 1;
 inline constexpr int kTierCopies = 2;
-inline constexpr int kQueues = 3;
+inline constexpr int kHostCalls = 3;
+inline constexpr int kQueues = 4;
 
 // Where a report's value is.
 struct ReportPlace {
@@ -54,6 +56,7 @@ struct StepItem {
     kReceive,
     kPrefetch,
     kOffload,
+    kHostRun,
     kMark
   };
   Kind kind = Kind::kCopy;
@@ -72,6 +75,7 @@ struct StepItem {
   int64_t bytes = 0;
   // kSend, kReceive.
   const StepInstruction* transfer = nullptr;
+  const StepInstruction* run = nullptr;  // kHostRun
   // kMark
   int32_t mark = 0;
 

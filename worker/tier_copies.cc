@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -10,27 +11,37 @@
 namespace meshwright::worker {
 namespace {
 
-constexpr std::array<int64_t, kTierLanes> kNothing = {-1, -1, -1, -1};
+// Earlier than anything that Begin() lets a step come behind.
+constexpr int64_t kLongAgo = std::numeric_limits<int64_t>::min() / 2;
+constexpr std::array<int64_t, kTierLanes> kNothing = {kLongAgo, kLongAgo, kLongAgo, kLongAgo};
 
 }  // namespace
 
 TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
     : bytes_per_s_{0, rates.host_bytes_per_s, rates.disk_bytes_per_s, 0},
       awaited_(items.size(), kNothing) {
+  const auto count = static_cast<int64_t>(items.size());
+  // Two steps: what the second waits for is what every one does.
   std::vector<QueueItem> queued;
-  for (const TierItem& item : items) {
-    queued.push_back({static_cast<int>(item.lane), item.accesses});
+  for (int step = 0; step < 2; ++step) {
+    for (const TierItem& item : items) {
+      queued.push_back({static_cast<int>(item.lane), item.accesses});
+    }
   }
   const QueueOrder order = OrderQueues(queued, static_cast<int>(kTierLanes));
   std::vector<int64_t> recorded(static_cast<size_t>(order.events), -1);  // behind which item
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (size_t i = 0; i < queued.size(); ++i) {
     const QueueOrder::Item& ordered = order.items[i];
     if (ordered.event >= 0) recorded[static_cast<size_t>(ordered.event)] = static_cast<int64_t>(i);
+    if (i < items.size()) continue;
+    Awaited& awaited = awaited_[i - items.size()];
     for (const int event : ordered.waits) {
       const int64_t behind = recorded[static_cast<size_t>(event)];
-      int64_t& last = awaited_[i][static_cast<size_t>(items[static_cast<size_t>(behind)].lane)];
-      last = std::max(last, behind);
+      int64_t& last = awaited[static_cast<size_t>(queued[static_cast<size_t>(behind)].queue)];
+      last = std::max(last, behind - count);
     }
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].lane == TierLane::kComputes) continue;
     MW_CHECK((items[i].lane == TierLane::kDisk) == (items[i].file != nullptr))
         << "copy " << i << " is of another lane than its memory";
@@ -40,10 +51,6 @@ TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
     copy.item.accesses.clear();
     copies_[static_cast<size_t>(items[i].lane)].push_back(std::move(copy));
     bytes_per_step_ += items[i].bytes;
-  }
-  {
-    const MutexLock lock(mutex_);
-    done_ = kNothing;
   }
   for (size_t lane = 1; lane < kTierLanes; ++lane) {
     if (!copies_[lane].empty()) threads_.emplace_back([this, lane] { Run(lane); });
@@ -60,93 +67,108 @@ TierCopies::~TierCopies() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool TierCopies::IsDone(const Awaited& awaited) const {
+bool TierCopies::IsDone(const Awaited& awaited, int64_t turn) const {
+  const int64_t first = turn * static_cast<int64_t>(awaited_.size());  // instruction of the turn
   for (size_t lane = 0; lane < kTierLanes; ++lane) {
-    if (done_[lane] < awaited[lane]) return false;
+    if (done_[lane] < first + awaited[lane]) return false;
   }
   return true;
 }
 
-bool TierCopies::IsIdle() const {
-  return std::none_of(busy_.begin(), busy_.end(), [](bool busy) { return busy; });
+bool TierCopies::AreBehind(int64_t turn) const {
+  return std::all_of(behind_.begin() + 1, behind_.end(),
+                     [&](int64_t behind) { return behind >= turn; });
 }
 
-void TierCopies::Begin() {
+Status TierCopies::Begin(int64_t step) {
   const MutexLock lock(mutex_);
-  MW_CHECK(IsIdle()) << "a step begins before the copies of the last one are made";
-  ++step_;
-  done_ = kNothing;
-  for (size_t lane = 1; lane < kTierLanes; ++lane) busy_[lane] = !copies_[lane].empty();
-  stopped_ = false;
-  failure_ = OkStatus();
+  while (!AreBehind(turn_ - 1) && failure_.ok()) changed_.Wait(mutex_);
+  if (!failure_.ok()) return failure_;
+  ++turn_;
+  steps_[static_cast<size_t>(turn_ % 2)] = step;
+  const int64_t before = turn_ * static_cast<int64_t>(awaited_.size()) - 1;
+  for (size_t lane = 0; lane < kTierLanes; ++lane) {
+    if (lane == 0 || is_idle_ || copies_[lane].empty()) done_[lane] = before;
+    if (lane == 0 || copies_[lane].empty()) behind_[lane] = turn_;
+  }
+  is_idle_ = false;
   changed_.NotifyAll();
+  return OkStatus();
 }
 
 Status TierCopies::Await(size_t instruction) {
   const Awaited& awaited = awaited_[instruction];
   if (awaited == kNothing) return OkStatus();
   const MutexLock lock(mutex_);
-  while (!IsDone(awaited) && !stopped_) changed_.Wait(mutex_);
+  while (!IsDone(awaited, turn_) && !stopped_) changed_.Wait(mutex_);
   return failure_;
 }
 
 void TierCopies::Passed(size_t instruction) {
   const MutexLock lock(mutex_);
-  done_[0] = static_cast<int64_t>(instruction);
+  done_[0] = turn_ * static_cast<int64_t>(awaited_.size()) + static_cast<int64_t>(instruction);
   changed_.NotifyAll();
+}
+
+Status TierCopies::AwaitIdle() {
+  while (!AreBehind(turn_)) changed_.Wait(mutex_);
+  is_idle_ = true;
+  stopped_ = false;
+  return std::exchange(failure_, OkStatus());
 }
 
 Status TierCopies::End() {
   const MutexLock lock(mutex_);
-  while (!IsIdle()) changed_.Wait(mutex_);
-  return failure_;
+  return AwaitIdle();
 }
 
 void TierCopies::Stop() {
   const MutexLock lock(mutex_);
   stopped_ = true;
   changed_.NotifyAll();
-  while (!IsIdle()) changed_.Wait(mutex_);
+  (void)AwaitIdle();
 }
 
 void TierCopies::Run(size_t lane) {
-  for (int64_t step = 1; RunStep(lane, step); ++step) continue;
+  for (int64_t turn = 1; RunTurn(lane, turn); ++turn) continue;
 }
 
-bool TierCopies::RunStep(size_t lane, int64_t step) {
+bool TierCopies::RunTurn(size_t lane, int64_t turn) {
+  int64_t step = 0;
   {
     const MutexLock lock(mutex_);
-    while (step_ < step && !ends_) changed_.Wait(mutex_);
+    while (turn_ < turn && !ends_) changed_.Wait(mutex_);
     if (ends_) return false;
+    step = steps_[static_cast<size_t>(turn % 2)];
   }
   for (const Copy& copy : copies_[lane]) {
     {
       const MutexLock lock(mutex_);
-      while (!IsDone(copy.awaited) && !stopped_) changed_.Wait(mutex_);
+      while (!IsDone(copy.awaited, turn) && !stopped_) changed_.Wait(mutex_);
       if (stopped_) break;
     }
-    Status made = Make(lane, copy);
+    Status made = Make(lane, copy, step);
     const MutexLock lock(mutex_);
     if (!made.ok()) {
-      failure_ = std::move(made);
+      if (failure_.ok()) failure_ = std::move(made);
       stopped_ = true;
       changed_.NotifyAll();
       break;
     }
-    done_[lane] = copy.instruction;
+    done_[lane] = turn * static_cast<int64_t>(awaited_.size()) + copy.instruction;
     changed_.NotifyAll();
   }
   const MutexLock lock(mutex_);
-  busy_[lane] = false;
+  behind_[lane] = turn;
   changed_.NotifyAll();
   return !ends_;
 }
 
-Status TierCopies::Make(size_t lane, const Copy& copy) {
+Status TierCopies::Make(size_t lane, const Copy& copy, int64_t step) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const TierItem& item = copy.item;
-  if (item.run) return item.run();
+  if (item.run) return item.run(step);
   const auto bytes = static_cast<size_t>(item.bytes);
   if (item.from == nullptr) {
     MW_TRY(item.file->Read(item.file_offset, {item.to, bytes}));

@@ -8,6 +8,10 @@
 // the last copies of the other thread, that do. Each side says how far it is, so a wait is for
 // numbers to be reached.
 //
+// Steps of one list follow one another without a pause: what goes back at the end of a step is
+// copied while the next one begins, whose items wait for those of the step before where they touch
+// the same bytes. So a step takes as long as what computes or as the link, not both.
+//
 // A link slower than memory is imitated by taking its time for each copy.
 //
 // Thread rule: Begin, Await, Passed, End and Stop belong to the device's thread. Ownership: owns
@@ -41,9 +45,9 @@ struct TierItem {
   int64_t bytes = 0;
   const ScratchFile* file = nullptr;
   int64_t file_offset = 0;
-  // Of the host: what it runs, on a thread of TierCopies. It sees what the device's thread did
-  // before Begin().
-  std::function<Status()> run;
+  // Of the host: what it runs in this step of Begin(), on a thread of TierCopies. It sees what the
+  // device's thread did before the first Begin() behind the last End().
+  std::function<Status(int64_t step)> run;
 };
 
 // Bytes per second that copies are held to; 0: as fast as they are.
@@ -60,22 +64,26 @@ class TierCopies {
   TierCopies(const TierCopies&) = delete;
   TierCopies& operator=(const TierCopies&) = delete;
 
-  // A step begins: nothing is done yet.
-  void Begin();
+  // A step begins, behind the device's part of the one before; waits until the one before that is
+  // done. Errors: of the file, or the host's, in an earlier step.
+  Status Begin(int64_t step);
   // Before an instruction that computes: waits for the copies that it needs. Errors: of the file;
   // then no more copies are made in this step.
   Status Await(size_t instruction);
   // Behind it.
   void Passed(size_t instruction);
-  // Waits for the step's last copies, and for the host. Errors: as Await.
+  // Waits for the last copies of all steps, and for the host. Errors: as Await.
   Status End();
-  // The step has failed: copies that have not begun are left out.
+  // A step has failed: copies that have not begun are left out.
   void Stop();
+  // Nothing has begun since End() or Stop().
+  bool idle() const { return is_idle_; }
 
   int64_t bytes_per_step() const { return bytes_per_step_; }
 
  private:
-  // Per lane the last instruction that must be done; -1: none.
+  // Per lane the last instruction that must be done, counted from the first of the step: those of
+  // the step before are negative.
   using Awaited = std::array<int64_t, kTierLanes>;
   struct Copy {
     int64_t instruction = 0;
@@ -84,23 +92,28 @@ class TierCopies {
   };
 
   void Run(size_t lane);
-  // False: there will be no more.
-  bool RunStep(size_t lane, int64_t step);
+  // The turn of a lane through its items. False: there will be no more.
+  bool RunTurn(size_t lane, int64_t turn);
   // Errors: of the file.
-  Status Make(size_t lane, const Copy& copy);
-  bool IsDone(const Awaited& awaited) const MW_REQUIRES(mutex_);
-  bool IsIdle() const MW_REQUIRES(mutex_);
+  Status Make(size_t lane, const Copy& copy, int64_t step);
+  bool IsDone(const Awaited& awaited, int64_t turn) const MW_REQUIRES(mutex_);
+  // All lanes are behind the turn.
+  bool AreBehind(int64_t turn) const MW_REQUIRES(mutex_);
+  Status AwaitIdle() MW_REQUIRES(mutex_);
 
   const std::array<int64_t, kTierLanes> bytes_per_s_;
   std::array<std::vector<Copy>, kTierLanes> copies_;  // of each lane
   std::vector<Awaited> awaited_;                      // per instruction
   int64_t bytes_per_step_ = 0;
+  bool is_idle_ = true;  // of the device's thread
 
+  // Steps are counted in turns, from 1; instructions over all turns.
   Mutex mutex_;
   CondVar changed_;
-  int64_t step_ MW_GUARDED_BY(mutex_) = 0;  // that has begun
+  int64_t turn_ MW_GUARDED_BY(mutex_) = 0;                // that has begun
+  std::array<int64_t, 2> steps_ MW_GUARDED_BY(mutex_){};  // of the last two turns
   Awaited done_ MW_GUARDED_BY(mutex_){};    // the last instruction that each lane is behind
-  std::array<bool, kTierLanes> busy_ MW_GUARDED_BY(mutex_){};  // not behind its last copy
+  Awaited behind_ MW_GUARDED_BY(mutex_){};  // the last turn that each lane is behind
   bool stopped_ MW_GUARDED_BY(mutex_) = false;
   Status failure_ MW_GUARDED_BY(mutex_);
   bool ends_ MW_GUARDED_BY(mutex_) = false;

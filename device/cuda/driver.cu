@@ -214,6 +214,10 @@ class RuntimeDriver final : public Driver {
     return LaunchKernel<volatile int32_t*, int32_t>(StoreMark, 1, 1, stream, host, value);
   }
 
+  Code CallHost(HostCall call, void* with, StreamHandle stream) override {
+    return Clear(cudaLaunchHostFunc(Stream(stream), call, with));
+  }
+
   // Relaxed: the other modes refuse calls that may wait for the device, and loading a kernel at its
   // first launch is one. Calls of other threads do not end up in the graph in any mode, and calls
   // of this one that may not be part of it are not made.

@@ -25,6 +25,7 @@ inline constexpr Code kLaunchFailure = 719;
 using StreamHandle = void*;
 using EventHandle = void*;
 using GraphHandle = void*;  // an instantiated graph
+using HostCall = void (*)(void* with);
 
 // What one GPU is. The values that decide which code may run on it and how fast it could be.
 struct Description {
@@ -85,6 +86,10 @@ class Driver {
                        StreamHandle stream) = 0;
   // Stores `value` where the host can see it at any time, also after the device has failed.
   virtual Code Mark(int32_t* host, int32_t value, StreamHandle stream) = 0;
+
+  // Calls it on a thread of the driver when the stream gets there; what is behind it waits until it
+  // returns. It may not call the runtime.
+  virtual Code CallHost(HostCall call, void* with, StreamHandle stream) = 0;
 
   virtual Code StartCapture(StreamHandle stream) = 0;
   // Null and kSuccess when nothing was captured.

@@ -84,6 +84,15 @@ Status CudaQueue::Mark(int32_t* host, int32_t value) {
                        [&] { return context_->driver.Mark(host, value, stream_); });
 }
 
+Status CudaQueue::Call(HostCall call, void* with) {
+  return context_->Run("a call of the host",
+                       [&] { return context_->driver.CallHost(call, with, stream_); });
+}
+
+Status CallHost(Queue& queue, HostCall call, void* with) {
+  return static_cast<CudaQueue&>(queue).Call(call, with);
+}
+
 Status CudaQueue::Record(Event& event) {
   const EventHandle handle = static_cast<CudaEvent&>(event).handle();
   return context_->Run("recording an event",

@@ -61,6 +61,7 @@ class CudaQueue final : public Queue {
   Result<std::unique_ptr<Recording>> FinishRecording() override;
   Status Replay(Recording& recording) override;
   void* native() const override { return stream_; }
+  Status Call(HostCall call, void* with);
 
  private:
   CudaQueue(std::shared_ptr<Context> context, StreamHandle stream)
@@ -69,5 +70,10 @@ class CudaQueue final : public Queue {
   const std::shared_ptr<Context> context_;
   const StreamHandle stream_;
 };
+
+// Calls it on a thread of the host when the queue gets there; what is behind it waits until it
+// returns. It may touch no memory of the device, and give it no work. REQUIRES a queue of a
+// CudaDevice.
+Status CallHost(Queue& queue, HostCall call, void* with);
 
 }  // namespace meshwright::device::cuda

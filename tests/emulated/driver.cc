@@ -420,6 +420,20 @@ Code EmulatedDriver::Mark(int32_t* host, int32_t value, StreamHandle stream) {
   });
 }
 
+// The host has its own memory only.
+Code EmulatedDriver::CallHost(device::cuda::HostCall call, void* with, StreamHandle stream) {
+  const Code code = Enter("CallHost", CurrentDevice());
+  if (code != kSuccess) return code;
+  BlameCaptured("a call of the host", *static_cast<Stream*>(stream), true);
+  const Device* const device = &DeviceOf(stream);
+  return static_cast<Stream*>(stream)->Push([=] {
+    device->Protect(false);
+    call(with);
+    device->Protect(true);
+    return true;
+  });
+}
+
 // ---- Graphs -------------------------------------------------------------------------------------
 
 Code EmulatedDriver::StartCapture(StreamHandle stream) {

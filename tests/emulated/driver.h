@@ -127,6 +127,8 @@ class EmulatedDriver final : public device::cuda::Driver {
   Code Scatter(void* strided, const void* dense, const device::StridedRuns& runs,
                device::cuda::StreamHandle stream) override;
   Code Mark(int32_t* host, int32_t value, device::cuda::StreamHandle stream) override;
+  Code CallHost(device::cuda::HostCall call, void* with,
+                device::cuda::StreamHandle stream) override;
   Code StartCapture(device::cuda::StreamHandle stream) override;
   Code FinishCapture(device::cuda::StreamHandle stream, device::cuda::GraphHandle* graph) override;
   Code LaunchGraph(device::cuda::GraphHandle graph, device::cuda::StreamHandle stream) override;

@@ -271,9 +271,57 @@ TEST(HostUpdate, WhatTheHostCannotRenewIsRefused) {
   job.parallel.optimizer_memory = "disk";
   EXPECT_NE(refused(job, local).find("optimizer_memory is \"disk\""), std::string::npos);
   job.parallel.optimizer_memory = "host";
-  mesh::Topology gpus = local;
-  gpus.devices[0].profile = mesh::KnownDeviceProfiles().at("a100-80g");
-  EXPECT_NE(refused(job, gpus).find("GPUs renew"), std::string::npos) << refused(job, gpus);
+}
+
+// The host of a GPU has threads for each, and a core of them is no GPU: what is free of all of a
+// host's cores tells how much it renews.
+TEST(HostUpdate, TheHostOfAGpuHasThreads) {
+  const ir::JobRequest job = HostJob(-1);
+  const auto share = [&](int cores, int count) {
+    mesh::Topology gpus = mesh::Topology::Local(count);
+    for (mesh::Device& each : gpus.devices) {
+      each.profile = mesh::KnownDeviceProfiles().at("a100-80g");
+    }
+    gpus.hosts["local"].cores = cores;
+    const UpdateTimes times = TimesOfUpdate(job, gpus, 1e9);
+    EXPECT_GT(times.host_s, 10 * times.device_s) << cores;
+    return std::pair(times.host_s, BestHostShare(times));
+  };
+  const auto [one_s, least] = share(1, 1);
+  const auto [four_s, more] = share(8, 2);
+  const auto [eight_s, most] = share(64, 1);
+  EXPECT_NEAR(four_s, one_s / 4, 1e-9 * one_s);
+  EXPECT_NEAR(eight_s, one_s / 8, 1e-9 * one_s);
+  EXPECT_GT(least, 0);
+  EXPECT_GT(more, least);
+  EXPECT_GE(most, more);
+}
+
+// The host's work is beside the device's, and a step is no shorter than it.
+TEST(HostUpdate, TheForecastCountsTheHostsWork) {
+  struct Times {
+    double step_s = 0;
+    double host_s = 0;
+  };
+  const auto of = [](int threads, int64_t percent) {
+    mesh::Topology topology = WithLink(1e15);
+    topology.devices[0].threads = threads;
+    const auto plan = MakePlan(HostJob(percent), topology);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    const auto forecast = ForecastStep(*plan, topology);
+    EXPECT_TRUE(forecast.has_value()) << forecast.error();
+    return Times{forecast->step_s, forecast->simulation.host_busy_s[0]};
+  };
+  const Times one = of(1, 100);
+  const Times eight = of(8, 100);
+  const Times half = of(8, 50);
+  EXPECT_EQ(of(8, 0).host_s, 0);
+  EXPECT_GT(one.host_s, 0);
+  // A thread of the host against all of the device's.
+  EXPECT_NEAR(eight.host_s, 8 * one.host_s, 1e-9 * eight.host_s);
+  EXPECT_NEAR(half.host_s, eight.host_s / 2, 1e-9 * eight.host_s);
+  for (const Times& times : {one, eight, half}) EXPECT_GE(times.step_s, times.host_s);
+  EXPECT_GT(eight.step_s, one.step_s);
 }
 
 // A link that is slow is busy with 2 x 8 bytes per weight, or with 4 out and 4 in.

@@ -76,5 +76,57 @@ TEST(PlanResidency, NoOtherRuleFetchesLess) {
   }
 }
 
+// Turns that items come with, of those that are copied: all that are fetched.
+Uses Early(const Uses& uses, const std::vector<int64_t>& bytes, int64_t capacity) {
+  const Residency residency = PlanResidency(uses, bytes, capacity);
+  return FetchEarly(uses, bytes, capacity, residency, residency.fetched);
+}
+
+TEST(FetchEarly, ComesAsSoonAsThereIsRoom) {
+  // Nothing to do for three turns, then an item each.
+  const Uses update = {{}, {}, {}, {0}, {1}, {2}, {3}};
+  const std::vector<int64_t> bytes(4, 1);
+  EXPECT_EQ(Early(update, bytes, 4), (Uses{{}, {}, {}, {0}, {0}, {0}, {0}}));
+  // Each has to leave before the next but one can come.
+  EXPECT_EQ(Early(update, bytes, 2), (Uses{{}, {}, {}, {0}, {0}, {5}, {6}}));
+  EXPECT_EQ(Early(update, bytes, 3), (Uses{{}, {}, {}, {0}, {0}, {0}, {6}}));
+  EXPECT_EQ(Early(update, bytes, 1), (Uses{{}, {}, {}, {0}, {4}, {5}, {6}}));
+  // What was there has left before it comes again, however much room there is.
+  const Uses again = {{0}, {1}, {2}, {0}};
+  const Residency residency = PlanResidency(again, {1, 1, 1}, 1);
+  ASSERT_EQ(residency.fetched.back(), (std::vector<bool>{true}));
+  EXPECT_EQ(FetchEarly(again, {1, 1, 1}, 100, residency, residency.fetched),
+            (Uses{{0}, {0}, {0}, {3}}));
+}
+
+TEST(FetchEarly, KeepsTheOrderAndTheRoom) {
+  std::mt19937_64 random(20261127);
+  for (int trace = 0; trace < 300; ++trace) {
+    const size_t items = 2 + random() % 5;
+    std::vector<int64_t> bytes;
+    for (size_t i = 0; i < items; ++i) bytes.push_back(1 + static_cast<int64_t>(random() % 3));
+    Uses uses(4 + random() % 8);
+    for (auto& turn : uses) {
+      if (random() % 3 > 0) turn = {random() % items};
+    }
+    const auto capacity = static_cast<int64_t>(4 + random() % 6);
+    const Residency residency = PlanResidency(uses, bytes, capacity);
+    const Uses early = FetchEarly(uses, bytes, capacity, residency, residency.fetched);
+    std::vector<int64_t> held = residency.held_bytes;
+    size_t before = 0;
+    for (size_t turn = 0; turn < uses.size(); ++turn) {
+      if (uses[turn].empty() || !residency.fetched[turn][0]) continue;
+      const size_t at = early[turn][0];
+      EXPECT_LE(at, turn);
+      EXPECT_GE(at, before) << "trace " << trace;
+      before = at;
+      for (size_t t = at; t < turn; ++t) held[t] += bytes[uses[turn][0]];
+    }
+    for (size_t turn = 0; turn < held.size(); ++turn) {
+      EXPECT_LE(held[turn], std::max(capacity, residency.held_bytes[turn])) << "trace " << trace;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::planner

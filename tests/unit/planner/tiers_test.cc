@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
+#include <tuple>
 
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "planner/cut_piece.h"
+#include "planner/forecast.h"
 #include "planner/plan.h"
 
 namespace meshwright::planner {
@@ -111,6 +114,58 @@ TEST(PlaceState, TheDeviceHoldsThreeChunksOfState) {
     if (slot.name.starts_with("copy/")) copied += slot.type.bytes();
   }
   EXPECT_EQ(copied, kState);
+}
+
+// A link that takes two thirds of a step for each way.
+mesh::Topology SlowLink(const ir::JobRequest& near, int64_t memory_bytes) {
+  mesh::Topology topology = mesh::Topology::Local(1);
+  const auto plan = MakePlan(near, topology);
+  const auto step = ForecastStep(*plan, topology);
+  EXPECT_TRUE(step.has_value());
+  mesh::DeviceProfile profile = *mesh::DefaultDeviceProfile();
+  profile.links.memory = mesh::LinkCost{0, 2 * step->step_s / 3 / (4 * 2048)};
+  topology.devices[0].profile = std::make_shared<const mesh::DeviceProfile>(profile);
+  topology.devices[0].memory_bytes = memory_bytes;
+  return topology;
+}
+
+// Where a device has room, what comes is there before the update; a link that is busy all the time
+// is what a step then takes, whatever computes.
+TEST(PlaceState, ComesEarlyWhereThereIsRoom) {
+  const ir::JobRequest job = OnHost(2048);
+  const auto least = MakePlan(job, SlowLink(FourWeights(), 0));
+  ASSERT_TRUE(least.has_value()) << least.error();
+  const int64_t needed = least->memory[0].total_bytes;
+  const auto ahead = [&](int64_t memory_bytes) {
+    const auto topology = SlowLink(FourWeights(), memory_bytes);
+    auto plan = MakePlan(job, topology);
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    const auto forecast = ForecastStep(*plan, topology);
+    int64_t first = 0;  // copies before anything runs
+    for (const Opcode op : OpcodesOf(plan->Main()[0])) {
+      if (op != Opcode::kPrefetch) break;
+      ++first;
+    }
+    return std::tuple(std::move(*plan), first, forecast->step_s);
+  };
+  // An eighth of the memory stays free: nothing changes.
+  const auto [tight, none, tight_s] = ahead(needed + needed / 16);
+  EXPECT_EQ(OpcodesOf(tight.Main()[0]), OpcodesOf(least->Main()[0]));
+  EXPECT_EQ(tight.memory[0].total_bytes, needed);
+  EXPECT_EQ(none, 0);
+  constexpr int64_t kRoom = 1 << 20;
+  const auto [roomy, all, roomy_s] = ahead(kRoom);
+  EXPECT_EQ(all, 8) << ir::FormatProgram(roomy.Main()[0]);
+  EXPECT_LE(roomy.memory[0].total_bytes, needed + 4 * 2048);
+  EXPECT_NE(roomy.notes.back().find("fetched ahead"), std::string::npos) << roomy.notes.back();
+  const ir::Program& step = roomy.Main()[0];
+  EXPECT_TRUE(ir::VerifyPrograms({&step, 1}, {}).ok());
+  // The link carries 4/3 of what computes.
+  const auto near_topology = mesh::Topology::Local(1);
+  const auto near = MakePlan(FourWeights(), near_topology);
+  const double near_s = ForecastStep(*near, near_topology)->step_s;
+  EXPECT_NEAR(roomy_s, 4 * near_s / 3, 0.1 * near_s);
+  EXPECT_GT(tight_s, roomy_s + 0.1 * near_s);
 }
 
 TEST(PlaceState, TextSaysWhichMemory) {

@@ -103,6 +103,33 @@ TEST(FindFittingChanges, MemoryThatIsTooSmallIsRaisedByTheLeastFactor) {
   EXPECT_NE(memory, changes.end()) << FormatChanges(changes);
 }
 
+// What fits with the state in the host's memory is offered with the time of its step, before
+// anything is given up, and by the fewest kinds.
+TEST(FindFittingChanges, FartherMemoriesAreOfferedWithTheirPrice) {
+  const config::JobConfig config = SmallJob({"parallelism.tensor_parallel_degree=1"});
+  const auto prepared = config::PrepareJob(config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  const auto near = search::FindPlan(prepared->request, Devices(1, 0), {}, FakeClock());
+  ir::JobRequest far = prepared->request;
+  far.parallel.optimizer_memory = "host";
+  const auto moved = search::FindPlan(far, Devices(1, 0), {}, FakeClock());
+  ASSERT_TRUE(near.has_value() && moved.has_value());
+  const int64_t room = moved->plan.memory[0].total_bytes;
+  ASSERT_LT(room, near->plan.memory[0].total_bytes);
+  const auto possible = PossibleChanges(config, Devices(1, room));
+  EXPECT_EQ(std::count_if(possible.begin(), possible.end(),
+                          [](const Change& change) { return change.family == "host"; }),
+            4);
+  const auto changes = FittingChanges(config, Devices(1, room));
+  ASSERT_FALSE(changes.empty());
+  const auto offer = std::find_if(changes.begin(), changes.end(), [](const FittingChange& change) {
+    return change.text.find("optimizer_memory") != std::string::npos;
+  });
+  ASSERT_NE(offer, changes.end()) << FormatChanges(changes);
+  EXPECT_EQ(offer->text, "set parallelism.optimizer_memory = \"host\"");
+  EXPECT_GT(offer->step_s, 0);
+}
+
 // Every look at it is a fifteenth of a second later.
 class HastyClock final : public Clock {
  public:
@@ -134,8 +161,8 @@ TEST(FindFittingChanges, MoreHostsAreFoundWhereTheStateAloneIsTooLarge) {
 
 TEST(FormatChanges, SaysWhatCostMeans) {
   EXPECT_EQ(FormatChanges({{"set x = 1", 0.5, "data=2"}}),
-            "it would fit with any of these, the cheapest first (pins cost nothing, then tokens "
-            "per step given up, then memory added):\n"
+            "it would fit with any of these, the cheapest first (pins cost nothing, then what is "
+            "moved to farther memories, then tokens per step given up, then memory added):\n"
             "  set x = 1\n"
             "    step 500 ms, data=2\n");
   EXPECT_NE(FormatChanges({}).find("no single change"), std::string::npos);

@@ -7,7 +7,10 @@
 
 #include "base/clock.h"
 #include "ir/builder.h"
+#include "planner/forecast.h"
 #include "search/find_layout.h"
+#include "tests/still_clock.h"
+#include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
 namespace {
@@ -70,6 +73,36 @@ TEST(ChooseOverlap, IsPriced) {
   ASSERT_TRUE(spare.has_value()) << spare.error();
   EXPECT_EQ(spare->plan.decided.overlap, true);
   EXPECT_TRUE(Says(spare->plan, "are hidden"));
+}
+
+// Layouts are compared as they would run. The slower the links, the more replicas gain by it: there
+// are some with which two replicas are worth it only because their reductions are hidden.
+TEST(ChooseOverlap, LayoutsAreComparedWithIt) {
+  ir::JobRequest open = SmallGpt2Job(4);
+  open.parallel.data = open.parallel.tensor = 0;
+  open.parallel.bucket_bytes = 1 << 15;
+  ir::JobRequest in_turn = open;
+  in_turn.parallel.overlap = false;
+  int other_layouts = 0;
+  for (double seconds_per_byte = 1e-10; seconds_per_byte < 1e-7; seconds_per_byte *= 2) {
+    mesh::Topology topology = TwoDevices(8);
+    topology.links.host = {5e-6, seconds_per_byte};
+    const auto beside = FindPlan(open, topology, {}, kStill);
+    const auto after = FindPlan(in_turn, topology, {}, kStill);
+    ASSERT_TRUE(beside.has_value()) << beside.error();
+    ASSERT_TRUE(after.has_value()) << after.error();
+    const double beside_s = planner::ForecastStep(beside->plan, topology)->step_s;
+    const double after_s = planner::ForecastStep(after->plan, topology)->step_s;
+    EXPECT_LE(beside_s, 1.02 * after_s) << seconds_per_byte;
+    const planner::Layout& layout = beside->plan.layout;
+    EXPECT_NEAR(beside->found.best.front().step_s, beside_s, 0.15 * beside_s)
+        << seconds_per_byte << ": " << layout.ToString();
+    const bool changes = layout.device_count() != after->plan.layout.device_count();
+    if (!changes) continue;
+    EXPECT_EQ(layout.data(), 2) << layout.ToString();
+    ++other_layouts;
+  }
+  EXPECT_GT(other_layouts, 0);
 }
 
 TEST(ChooseOverlap, IsLeftWhereNothingIsHidden) {

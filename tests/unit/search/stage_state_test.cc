@@ -47,6 +47,26 @@ StageCost OneLayer(const StateSetting& setting, int count = 1) {
   return state.Finish();
 }
 
+// Of three buckets, or two weights, all but the last can be reduced before the last gradient is
+// there; what is gathered after the update never is.
+TEST(StageState, AllButTheLastGradientsAreEarly) {
+  const StageCost buckets = OneLayer(Setting(0));
+  EXPECT_DOUBLE_EQ(buckets.early_s, buckets.sync_s * 2 / 3);
+  const StageCost blocks = OneLayer(Setting(1));
+  EXPECT_LT(blocks.early_s, blocks.sync_s / 2);
+  EXPECT_GT(blocks.early_s, 0);
+  EXPECT_EQ(OneLayer(Setting(3)).early_s, 0);  // each microbatch scatters all of them
+  EXPECT_EQ(OneLayer(Setting(0, 1)).early_s, 0);
+}
+
+TEST(ExposedSeconds, IsWhatNothingComputesBeside) {
+  EXPECT_EQ(ExposedSeconds(10, 4, 1, 1), 4);
+  EXPECT_EQ(ExposedSeconds(10, 4, 4, 0), 4);
+  EXPECT_DOUBLE_EQ(ExposedSeconds(10, 4, 4, 1), 1);
+  EXPECT_DOUBLE_EQ(ExposedSeconds(10, 4, 4, 0.5), 2.5);
+  EXPECT_DOUBLE_EQ(ExposedSeconds(4, 10, 4, 1), 7);
+}
+
 TEST(StageState, ZeroSplitsOptimizerGradientsAndWeights) {
   EXPECT_EQ(OneLayer(Setting(0)).state_bytes, 800 + 800 + 1600);
   EXPECT_EQ(OneLayer(Setting(1)).state_bytes, 800 + 800 + (320 + 320));

@@ -59,18 +59,20 @@ std::vector<ir::Program> Sums(const std::string& kind = "sum") {
   return programs;
 }
 
-// Rows of zeros; does something first.
+// Rows of one number; does something first.
 class Feed final : public ops::TokenSource {
  public:
-  explicit Feed(std::function<void()> before = {}) : before_(std::move(before)) {}
+  explicit Feed(std::function<void()> before = {}, int32_t number = 0)
+      : before_(std::move(before)), number_(number) {}
   Status ReadSample(const std::string&, int64_t, std::span<int32_t> row) override {
     if (before_) before_();
-    std::fill(row.begin(), row.end(), 0);
+    std::fill(row.begin(), row.end(), number_);
     return OkStatus();
   }
 
  private:
   const std::function<void()> before_;
+  const int32_t number_;
 };
 
 void ExpectNothingIsLeft(const GpuMesh& gpus) {
@@ -176,6 +178,77 @@ TEST(QueuedStep, GivesNoMoreThanADriverTakes) {
     EXPECT_EQ(gpus.driver.calls("LaunchGraph"), record ? 6 : 0);
     EXPECT_GT(gpus.driver.most_outstanding(), record ? 0 : 100);
   }
+}
+
+// ---- What the host runs -------------------------------------------------------------------------
+
+ir::Instruction CopyOf(ir::Opcode op, SlotId from, SlotId to) {
+  ir::Instruction copy;
+  copy.op = op;
+  copy.inputs = {from};
+  copy.outputs = {to};
+  return copy;
+}
+
+// The device gets a row, which goes out; the host finds it in a table of its own, writes that down
+// and gives it back.
+ir::Program FindsOnHost() {
+  ProgramMaker maker("step", 0);
+  const SlotId rows = maker.Persistent("rows", {ir::DType::kI32, {1, 2}});
+  const SlotId gone = maker.Persistent("gone", {ir::DType::kI32, {1, 2}});
+  const SlotId table = maker.Persistent("table", F32({3, 1}));
+  const SlotId found = maker.Persistent("found", F32({1, 2, 1}));
+  const SlotId back = maker.Persistent("back", F32({1, 2, 1}));
+  maker.Run(maker.Executable(kFeedRows), {}, {rows});
+  maker.Run(maker.Executable(R"(graph "find" {
+    %0 = input {name="table"} : f32[3,1]
+    %1 = input {name="gone"} : i32[1,2]
+    %2 = embedding(%0, %1) : f32[1,2,1]
+    output "found" %2
+  })"),
+            {table, gone}, {found});
+  ir::Program program = maker.Finish();
+  for (const SlotId id : {gone, table, found}) program.slots[id.index()].space = ir::Space::kHost;
+  program.instructions.insert(program.instructions.begin() + 1,
+                              CopyOf(ir::Opcode::kOffload, rows, gone));
+  program.instructions.push_back(CopyOf(ir::Opcode::kPrefetch, found, back));
+  return program;
+}
+
+TEST(QueuedStep, TheHostRunsWhatIsInItsMemory) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    GpuMesh gpus(1, {.seed = seed});
+    Feed feed({}, 2);
+    RuntimeOptions options = gpus.Options({FindsOnHost()});
+    options.feed = &feed;
+    auto runtime = GpuMesh::Start(std::move(options));
+    ASSERT_TRUE(runtime.has_value()) << runtime.error();
+    for (const float value : {5.0f, 6.0f}) {
+      Write<float>(**runtime, 0, "table", {0, 1, value});
+      const auto ran = (*runtime)->Launch({"step", 0, 1});
+      ASSERT_TRUE(ran.has_value()) << ran.error();
+      EXPECT_EQ(ReadFloats(**runtime, 0, "back"), (std::vector<float>{value, value}));
+    }
+    EXPECT_EQ(gpus.driver.calls("CallHost"), 2);
+    runtime->reset();
+    ExpectNothingIsLeft(gpus);
+  }
+}
+
+TEST(QueuedStep, AFailureOfTheHostIsOfItsInstruction) {
+  GpuMesh gpus(1);
+  Feed feed({}, 7);
+  RuntimeOptions options = gpus.Options({FindsOnHost()});
+  options.feed = &feed;
+  auto runtime = GpuMesh::Start(std::move(options));
+  ASSERT_TRUE(runtime.has_value()) << runtime.error();
+  const auto failed = (*runtime)->Launch({"step", 0, 2});
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_THAT(failed.error().message(), HasSubstr("step 0, instruction 2 (RUN"));
+  EXPECT_THAT(failed.error().message(), HasSubstr("id 7"));
+  EXPECT_EQ(gpus.driver.calls("CallHost"), 1);
+  runtime->reset();
+  ExpectNothingIsLeft(gpus);
 }
 
 // ---- Failures -----------------------------------------------------------------------------------

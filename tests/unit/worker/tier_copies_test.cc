@@ -47,7 +47,7 @@ TEST(TierCopies, KeepTheOrderOfTheList) {
   TierCopies copies(items, {});
   EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
   for (int step = 1; step <= 50; ++step) {
-    copies.Begin();
+    ASSERT_TRUE(copies.Begin(step).ok());
     ASSERT_TRUE(copies.Await(0).ok());
     std::memset(arena.data(), step, arena.size());
     copies.Passed(0);
@@ -67,7 +67,7 @@ TEST(TierCopies, TheHostRunsWhenWhatItReadsIsThere) {
   TierItem run;
   run.lane = TierLane::kHostRuns;
   run.accesses = {Of(gone, false), Of(state, true)};
-  run.run = [&] {
+  run.run = [&](int64_t) {
     for (size_t i = 0; i < state.size(); ++i) {
       state[i] =
           static_cast<std::byte>(std::to_integer<int>(state[i]) + std::to_integer<int>(gone[i]));
@@ -81,7 +81,7 @@ TEST(TierCopies, TheHostRunsWhenWhatItReadsIsThere) {
   TierCopies copies(items, {});
   EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
   for (int step = 1; step <= 20; ++step) {
-    copies.Begin();
+    ASSERT_TRUE(copies.Begin(step).ok());
     ASSERT_TRUE(copies.Await(0).ok());
     std::memset(arena.data(), 2, arena.size());
     copies.Passed(0);
@@ -101,13 +101,13 @@ TEST(TierCopies, AFailingHostEndsTheStep) {
   run.lane = TierLane::kHostRuns;
   run.accesses = {Of(state, true)};
   bool fails = true;
-  run.run = [&]() -> Status { return fails ? Internal("no number") : OkStatus(); };
+  run.run = [&](int64_t) -> Status { return fails ? Internal("no number") : OkStatus(); };
   TierCopies copies({run, ComputeItem(state, false)}, {});
-  copies.Begin();
+  ASSERT_TRUE(copies.Begin(1).ok());
   EXPECT_EQ(copies.Await(1).message(), "no number");
   EXPECT_EQ(copies.End().message(), "no number");
   fails = false;
-  copies.Begin();
+  ASSERT_TRUE(copies.Begin(1).ok());
   EXPECT_TRUE(copies.Await(1).ok());
   copies.Passed(1);
   EXPECT_TRUE(copies.End().ok());
@@ -143,7 +143,7 @@ TEST(TierCopies, KeepTheOrderOfTwoMemories) {
   TierCopies copies(items, {});
   for (int step = 1; step <= 20; ++step) {
     std::memset(host.data(), 0x55, host.size());
-    copies.Begin();
+    ASSERT_TRUE(copies.Begin(step).ok());
     ASSERT_TRUE(copies.Await(0).ok());
     std::memset(arena.data(), step, arena.size());
     copies.Passed(0);
@@ -169,7 +169,7 @@ TEST(TierCopies, AFailingDiskEndsTheStep) {
   const rlimit low{static_cast<rlim_t>(kTierBytes), old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
   TierCopies copies(items, {});
-  copies.Begin();
+  ASSERT_TRUE(copies.Begin(1).ok());
   copies.Passed(0);
   const Status failed = copies.Await(3);
   copies.Stop();
@@ -178,9 +178,73 @@ TEST(TierCopies, AFailingDiskEndsTheStep) {
   EXPECT_NE(failed.message().find(folder.path()), std::string::npos) << failed;
   EXPECT_NE(failed.message().find("--scratch-dir"), std::string::npos) << failed;
   // The next step begins anew.
-  copies.Begin();
+  ASSERT_TRUE(copies.Begin(1).ok());
   copies.Passed(0);
   EXPECT_TRUE(copies.Await(3).ok());
+  EXPECT_TRUE(copies.End().ok());
+}
+
+// What goes back behind a step's last instruction is there when the next step asks for it, and no
+// instruction of the next step touches what is still being copied.
+TEST(TierCopies, StepsFollowOneAnother) {
+  Bytes arena(kTierBytes), state(kTierBytes), gone(kTierBytes);
+  std::vector<int64_t> steps;
+  TierItem renew;
+  renew.lane = TierLane::kHostRuns;
+  renew.accesses = {Of(gone, false), Of(state, true)};
+  renew.run = [&](int64_t step) {
+    steps.push_back(step);
+    for (size_t i = 0; i < state.size(); ++i) state[i] = gone[i];
+    return OkStatus();
+  };
+  // What a step reads is what the one before has made of it.
+  const std::vector<TierItem> items = {CopyItem(state, arena), ComputeItem(arena, true),
+                                       CopyItem(arena, gone), renew};
+  TierCopies copies(items, {int64_t{1} << 27, 0});
+  EXPECT_TRUE(copies.idle());
+  constexpr int kFollowing = 40;
+  for (int step = 0; step < kFollowing; ++step) {
+    ASSERT_TRUE(copies.Begin(step).ok());
+    EXPECT_FALSE(copies.idle());
+    ASSERT_TRUE(copies.Await(1).ok());
+    for (std::byte& each : arena) {
+      ASSERT_EQ(std::to_integer<int>(each), step);
+      each = static_cast<std::byte>(step + 1);
+    }
+    copies.Passed(1);
+  }
+  ASSERT_TRUE(copies.End().ok());
+  EXPECT_TRUE(copies.idle());
+  EXPECT_EQ(state, Bytes(kTierBytes, std::byte{kFollowing}));
+  EXPECT_EQ(steps.size(), size_t{kFollowing});
+  for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], static_cast<int64_t>(i));
+}
+
+// A step that ends well leaves a copy behind that fails: the next one says so, or the end.
+TEST(TierCopies, AFailureBehindAStepIsNotLost) {
+  Bytes state(kTierBytes);
+  TierItem run;
+  run.lane = TierLane::kHostRuns;
+  run.accesses = {Of(state, true)};
+  run.run = [&](int64_t step) -> Status { return step == 3 ? Internal("no number") : OkStatus(); };
+  Bytes other(kTierBytes);
+  TierCopies copies({ComputeItem(other, true), run}, {});
+  const auto steps = [&](int64_t first, int64_t count) {
+    for (int64_t step = first; step < first + count; ++step) {
+      const Status begun = copies.Begin(step);
+      if (!begun.ok()) return begun;
+      copies.Passed(0);
+    }
+    return OkStatus();
+  };
+  ASSERT_TRUE(steps(0, 3).ok());
+  ASSERT_TRUE(copies.End().ok());
+  ASSERT_TRUE(steps(3, 1).ok());
+  EXPECT_EQ(copies.End().message(), "no number");
+  // Two steps behind it at the most.
+  EXPECT_EQ(steps(3, 4).message(), "no number");
+  copies.Stop();
+  ASSERT_TRUE(steps(7, 2).ok());
   EXPECT_TRUE(copies.End().ok());
 }
 
@@ -189,9 +253,9 @@ TEST(TierCopies, StopWithTheStep) {
   Bytes host(kTierBytes, std::byte{1}), arena(kTierBytes);
   const std::vector<TierItem> items = {CopyItem(host, arena), ComputeItem(arena, false)};
   TierCopies copies(items, {1, 1});
-  copies.Begin();
+  ASSERT_TRUE(copies.Begin(1).ok());
   copies.Stop();
-  copies.Begin();
+  ASSERT_TRUE(copies.Begin(1).ok());
   copies.Stop();
 }
 
