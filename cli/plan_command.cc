@@ -17,6 +17,7 @@
 #include "config/saved_plan.h"
 #include "ir/text.h"
 #include "planner/plan_text.h"
+#include "report/forecast_trace.h"
 #include "report/plan_axes.h"
 #include "report/plan_diff.h"
 #include "report/plan_explain.h"
@@ -81,7 +82,7 @@ Result<std::string> WritePlanFiles(const PlanArgs& args, const report::NamedPlan
   const planner::Forecast& forecast = plan.planned.forecast;
   std::string lines;
   if (!args.timeline.empty()) {
-    MW_TRY(WriteFileAtomic(args.timeline, planner::ForecastTrace(plan.planned.plan(), forecast)));
+    MW_TRY(WriteFileAtomic(args.timeline, report::ForecastTrace(plan.planned.plan(), forecast)));
     lines += fmt::format("timeline   {} (open in https://ui.perfetto.dev)\n", args.timeline);
   }
   if (!args.svg.empty()) {

@@ -8,6 +8,7 @@
 
 #include "compile/compile.h"
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 #include "ir/schema.h"
 
 namespace meshwright::compile {
@@ -135,13 +136,9 @@ class Rewriter {
       return;
     }
     std::vector<ValueId> inputs;
-    std::vector<ir::TensorType> types;
     for (ValueId input : node.inputs) inputs.push_back(Mapped(input));
     if (match != nullptr) inputs.push_back(Mapped(match->accumulator));
-    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
-    builder_.SetLayer(node.layer);
-    builder_.SetPhase(node.phase);
-    const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
+    const std::vector<ValueId> outputs = ir::AddLike(builder_, graph_, node, std::move(inputs));
     for (size_t i = 0; i < outputs.size(); ++i) Mapped(node.outputs[i]) = outputs[i];
   }
 

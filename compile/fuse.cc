@@ -7,6 +7,7 @@
 #include "compile/groups.h"
 #include "ir/builder.h"
 #include "ir/fused.h"
+#include "ir/rewrite.h"
 
 namespace meshwright::compile {
 namespace {
@@ -28,7 +29,7 @@ class Fuser {
   Result<ir::Graph> Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (group_of_[n] < 0) {
-        EmitNode(graph_.nodes[n]);
+        ir::CopyNode(builder_, graph_, graph_.nodes[n], map_);
       } else if (Group& group = groups_[static_cast<size_t>(group_of_[n])];
                  group.members.back() == n) {
         EmitGroup(group);
@@ -42,17 +43,6 @@ class Fuser {
 
  private:
   ValueId& Mapped(ValueId id) { return map_[id]; }
-
-  void EmitNode(const ir::Node& node) {
-    std::vector<ValueId> inputs;
-    std::vector<ir::TensorType> types;
-    for (ValueId input : node.inputs) inputs.push_back(Mapped(input));
-    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
-    builder_.SetLayer(node.layer);
-    builder_.SetPhase(node.phase);
-    const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
-    for (size_t i = 0; i < node.outputs.size(); ++i) Mapped(node.outputs[i]) = outputs[i];
-  }
 
   // Whether something outside the group reads the value.
   bool IsResult(ValueId value, int group) const {

@@ -12,6 +12,7 @@
 
 #include "compile/compile.h"
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 
 namespace meshwright::compile {
 namespace {
@@ -154,7 +155,7 @@ class HeadRewriter {
       const Node& node = graph_.nodes[n];
       builder_.SetLayer(node.layer);
       builder_.SetPhase(node.phase);
-      if (!EmitPart(n)) EmitNode(node);
+      if (!EmitPart(n)) ir::CopyNode(builder_, graph_, node, map_);
     }
     for (const ir::NamedValue& output : graph_.outputs) {
       builder_.SetOutput(output.name, Mapped(output.value));
@@ -164,15 +165,6 @@ class HeadRewriter {
 
  private:
   ValueId& Mapped(ValueId id) { return map_[id]; }
-
-  void EmitNode(const Node& node) {
-    std::vector<ValueId> inputs;
-    std::vector<ir::TensorType> types;
-    for (ValueId input : node.inputs) inputs.push_back(Mapped(input));
-    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
-    const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
-    for (size_t i = 0; i < outputs.size(); ++i) Mapped(node.outputs[i]) = outputs[i];
-  }
 
   // Whether node n is a part of a head: emitted by its last part, or nothing at all.
   bool EmitPart(size_t n) {

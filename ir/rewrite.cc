@@ -1,5 +1,7 @@
 #include "ir/rewrite.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace meshwright::ir {
@@ -23,6 +25,26 @@ Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit) {
     builder.SetOutput(output.name, map[output.value], output.reduction);
   }
   return builder.Finish();
+}
+
+std::vector<ValueId> AddLike(Builder& builder, const Graph& graph, const Node& node,
+                             std::vector<ValueId> inputs) {
+  std::vector<TensorType> types;
+  for (const ValueId output : node.outputs) types.push_back(graph.type(output));
+  builder.SetLayer(node.layer);
+  builder.SetPhase(node.phase);
+  return builder.Add(node.op, std::move(inputs), node.attrs, std::move(types));
+}
+
+void CopyNode(Builder& builder, const Graph& graph, const Node& node,
+              IdVector<ValueId, ValueId>& map) {
+  MW_CHECK(map.size() == graph.values.size()) << map.size() << " places in " << graph.name;
+  std::vector<ValueId> inputs;
+  for (const ValueId input : node.inputs) inputs.push_back(map[input]);
+  const std::vector<ValueId> outputs = AddLike(builder, graph, node, std::move(inputs));
+  for (size_t i = 0; i < node.outputs.size() && i < outputs.size(); ++i) {
+    map[node.outputs[i]] = outputs[i];
+  }
 }
 
 Result<Graph> DropDeadNodes(const Graph& graph) {

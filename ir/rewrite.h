@@ -19,6 +19,14 @@ using EmitNode = std::function<std::vector<ValueId>(Builder& builder, const Node
 
 Result<Graph> RewriteGraph(const Graph& graph, const EmitNode& emit);
 
+// Appends `node` of `graph` with other operands: its layer and phase, results of the types it has.
+std::vector<ValueId> AddLike(Builder& builder, const Graph& graph, const Node& node,
+                             std::vector<ValueId> inputs);
+// The node as it is, on operands that `map` knows; it knows the results then. REQUIRES: `map` has a
+// place for each value of `graph`.
+void CopyNode(Builder& builder, const Graph& graph, const Node& node,
+              IdVector<ValueId, ValueId>& map);
+
 // Without the nodes that no output needs; `input` nodes stay, since callers bind them by position.
 Result<Graph> DropDeadNodes(const Graph& graph);
 

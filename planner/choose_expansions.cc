@@ -41,11 +41,6 @@ void MakeRing(const Node& node, NodeStrategy& strategy, std::vector<Sharding>& r
   }
 }
 
-bool IsTensorSum(const Sharding& view) {
-  const auto it = view.partial.find(kTensor);
-  return it != view.partial.end() && it->second == ir::PartialKind::kSum;
-}
-
 // Several operands of a sum are partial over the tensor group, and others are not: they are
 // reduced together.
 bool SumsPartialsFirst(const Node& node, const std::vector<Sharding>& views,

@@ -17,7 +17,6 @@ using ir::FactorRule;
 using ir::Node;
 using ir::Op;
 using ir::Phase;
-using mesh::Sharding;
 
 namespace {
 

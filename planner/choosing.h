@@ -133,6 +133,8 @@ void ExpandAttention(const ir::Node& node, const Choosing& choosing, NodeStrateg
 // All of it, by the rules; takes the result. Errors: as ChooseStrategies.
 Result<Strategies> StrategiesByRules(Choosing& choosing);
 
+// Whether it is a sum over the tensor group that is still to be made.
+bool IsTensorSum(const mesh::Sharding& view);
 // add, sub, sum.
 bool IsAdditive(const ir::Node& node);
 

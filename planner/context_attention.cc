@@ -21,19 +21,7 @@ using ir::Op;
 constexpr int64_t kHeadDim = 2;  // of q, k and v
 
 const char* NameOf(ContextAttention way) {
-  switch (way) {
-    case ContextAttention::kGather:
-      return "gather";
-    case ContextAttention::kRing:
-      return "ring";
-    case ContextAttention::kUlysses:
-      return "ulysses";
-    case ContextAttention::kNested:
-      return "nested";
-    case ContextAttention::kAuto:
-      break;
-  }
-  return "auto";
+  return kContextAttentionNames[static_cast<size_t>(way)];
 }
 
 // An attention of a row, and what of it one device has where its tokens are split.

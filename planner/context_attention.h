@@ -16,6 +16,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +27,10 @@
 #include "planner/layout.h"
 
 namespace meshwright::planner {
+
+// Of each ContextAttention.
+inline constexpr std::array<const char*, 5> kContextAttentionNames = {"auto", "gather", "ring",
+                                                                      "ulysses", "nested"};
 
 // Heads of one tensor rank.
 struct Heads {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 
 namespace meshwright::planner {
 namespace {
@@ -109,30 +110,23 @@ class PieceCutter {
     made.key = piece_.key;
     made.on_host = of_host_.contains(part);
     ir::Builder builder(first ? graph_.name : fmt::format("{}+{}", graph_.name, part));
-    std::map<ValueId, ValueId> map;
+    IdVector<ValueId, ValueId> map(graph_.values.size());
     AddInputs(part, builder, made, map);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const ir::Node& node = graph_.nodes[n];
       if (node.op == Op::kInput || parts_[n] != part) continue;
-      std::vector<ValueId> inputs;
-      for (const ValueId value : node.inputs) inputs.push_back(map.at(value));
-      std::vector<ir::TensorType> types;
-      for (const ValueId value : node.outputs) types.push_back(graph_.type(value));
-      builder.SetLayer(node.layer);
-      builder.SetPhase(node.phase);
-      const std::vector<ValueId> outputs = builder.Add(node.op, inputs, node.attrs, types);
-      for (size_t i = 0; i < node.outputs.size(); ++i) map[node.outputs[i]] = outputs[i];
+      ir::CopyNode(builder, graph_, node, map);
     }
     for (size_t o = 0; o < graph_.outputs.size(); ++o) {
       const ir::NamedValue& output = graph_.outputs[o];
       if (PartOf(output.value) != part) continue;
-      builder.SetOutput(output.name, map.at(output.value), output.reduction);
+      builder.SetOutput(output.name, map[output.value], output.reduction);
       made.outputs.push_back(piece_.outputs[o]);
     }
     for (const ValueId value : crossing_) {
       if (PartOf(value) != part) continue;
       const TensorIndex tensor = tensor_of_.at(value);
-      builder.SetOutput(partition_.tensors[tensor].name, map.at(value));
+      builder.SetOutput(partition_.tensors[tensor].name, map[value]);
       made.outputs.push_back(tensor);
     }
     MW_ASSIGN_OR_RETURN(Graph graph, builder.Finish());
@@ -141,9 +135,9 @@ class PieceCutter {
   }
 
   // What the part reads of the piece's inputs and of earlier parts, and inputs that it gives out.
-  void AddInputs(int part, ir::Builder& builder, Piece& made, std::map<ValueId, ValueId>& map) {
+  void AddInputs(int part, ir::Builder& builder, Piece& made, IdVector<ValueId, ValueId>& map) {
     const auto add = [&](ValueId value, const ir::Node& reader) {
-      if ((!IsInput(value) && PartOf(value) == part) || map.contains(value)) return;
+      if ((!IsInput(value) && PartOf(value) == part) || map[value].valid()) return;
       const TensorIndex tensor = tensor_of_.at(value);
       builder.SetLayer(reader.layer);
       builder.SetPhase(reader.phase);

@@ -7,7 +7,6 @@
 // Thread rule: pure functions.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "base/result.h"

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 #include "planner/cost_model.h"
 
 namespace meshwright::planner {
@@ -59,24 +60,15 @@ Result<Graph> WithEarlyNodes(const Graph& graph, const std::vector<size_t>& firs
     if (!early.contains(n)) order.push_back(n);
   }
   ir::Builder builder(graph.name);
-  std::map<ValueId, ValueId> renamed;
+  IdVector<ValueId, ValueId> renamed(graph.values.size());
   for (const size_t n : order) {
     const Node& node = graph.nodes[n];
-    std::vector<ValueId> inputs;
-    std::vector<ir::TensorType> types;
-    for (const ValueId input : node.inputs) inputs.push_back(renamed.at(input));
-    for (const ValueId output : node.outputs) types.push_back(graph.type(output));
-    builder.SetLayer(node.layer);
-    builder.SetPhase(node.phase);
-    const std::vector<ValueId> outputs = builder.Add(node.op, inputs, node.attrs, types);
-    MW_TRY(builder.status());
-    MW_CHECK(outputs.size() == node.outputs.size()) << ir::OpName(node.op) << " makes less";
-    for (size_t i = 0; i < outputs.size(); ++i) renamed[node.outputs[i]] = outputs[i];
+    ir::CopyNode(builder, graph, node, renamed);
     const bool scatters = node.op == ir::Op::kReduceScatter && early.contains(n);
-    if (scatters) scattered.push_back(outputs[0]);
+    if (scatters) scattered.push_back(renamed[node.outputs[0]]);
   }
   for (const ir::NamedValue& output : graph.outputs) {
-    builder.SetOutput(output.name, renamed.at(output.value));
+    builder.SetOutput(output.name, renamed[output.value]);
   }
   return builder.Finish();
 }

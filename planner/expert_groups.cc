@@ -7,7 +7,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/check.h"

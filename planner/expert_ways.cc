@@ -21,12 +21,12 @@ constexpr double kNodesOfChunk = 12;  // kernels between a dispatch and its comb
 constexpr int kDimsOfSlots = 4;
 constexpr double kMovesOfLayer = 4;  // to experts and back, forward and backward
 
-// The programs' devices with the coordinates (data 0, expert rank, context 0, tensor 0) of stage 0.
-std::vector<int> RanksOf(const Layout& layout, const ProgramDevices& devices) {
+// The programs' devices that share experts with the first of them, of stage 0.
+std::vector<int> RanksOf(const Layout& layout, const ProgramDevices& devices, int64_t first = 0) {
   const int64_t step = layout.context() * layout.tensor();
   std::vector<int> ranks;
   for (int64_t e = 0; e < layout.expert(); ++e) {
-    ranks.push_back(devices.devices[static_cast<size_t>(e * step)]);
+    ranks.push_back(devices.devices[static_cast<size_t>(first + e * step)]);
   }
   return ranks;
 }
@@ -354,11 +354,7 @@ int64_t HostsOfExperts(const Layout& layout, const ProgramDevices& devices) {
   int64_t lanes = 0;
   for (int64_t first = 0; first + group <= count; first += group) {
     for (int64_t other = 0; other < step; ++other) {
-      std::vector<int> ranks;
-      for (int64_t e = 0; e < layout.expert(); ++e) {
-        ranks.push_back(devices.devices[static_cast<size_t>(first + e * step + other)]);
-      }
-      const int64_t own = NeighboursAmong(ranks, devices);
+      const int64_t own = NeighboursAmong(RanksOf(layout, devices, first + other), devices);
       if (own == 0 || (lanes != 0 && own != lanes)) return 1;
       lanes = own;
     }

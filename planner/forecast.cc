@@ -20,6 +20,7 @@ using FlopsByType = std::array<double, mesh::kDTypeCount>;
 
 // A collective of a graph, on whatever group a device is in.
 struct GraphCollective {
+  size_t node = 0;
   mesh::CollectiveKind kind = mesh::CollectiveKind::kAllReduce;
   mesh::AxisList axes;
   double local_bytes = 0;
@@ -28,10 +29,8 @@ struct GraphCollective {
 
 // What one run of a graph asks for; devices of a stage share their graphs.
 struct GraphWork {
-  std::vector<NodeWork> nodes;
-  std::vector<size_t> node_of;  // per entry of `nodes`: its position in the graph
+  std::vector<NodeWork> nodes;  // per node; of collectives nothing
   std::vector<GraphCollective> collectives;
-  std::vector<size_t> collective_of;  // as node_of
   FlopsByType product_flops = {};
 };
 
@@ -40,8 +39,9 @@ GraphWork WorkOfGraph(const ir::Graph& graph) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     if (IsCollective(node.op)) {
-      work.collective_of.push_back(n);
+      work.nodes.emplace_back().is_free = true;
       GraphCollective& collective = work.collectives.emplace_back();
+      collective.node = n;
       collective.kind = CollectiveKindOf(node.op);
       collective.axes = node.attrs.Strs("axes");
       for (ValueId id : node.inputs) {
@@ -50,11 +50,8 @@ GraphWork WorkOfGraph(const ir::Graph& graph) {
       collective.packing = PackingOf(graph, node);
       continue;
     }
-    NodeWork own = WorkOf(graph, node);
-    if (own.is_free) continue;
+    const NodeWork& own = work.nodes.emplace_back(WorkOf(graph, node));
     work.product_flops[static_cast<size_t>(own.dtype)] += own.product_flops();
-    work.nodes.push_back(std::move(own));
-    work.node_of.push_back(n);
   }
   return work;
 }
@@ -111,17 +108,14 @@ double PeakOfDevices(const Plan& plan, const mesh::Topology& topology, ir::DType
 }
 
 // Seconds of each node of a graph.
-std::vector<double> NodeTimes(const ir::Graph& graph, const GraphWork& work,
-                              const std::vector<double>& collectives_s, const CostModel& model,
-                              int device) {
-  MW_CHECK(collectives_s.size() == work.collective_of.size())
-      << collectives_s.size() << " times of the collectives of " << graph.name;
-  std::vector<double> times(graph.nodes.size(), 0);
-  for (size_t i = 0; i < work.nodes.size(); ++i) {
-    times[work.node_of[i]] = model.NodeSeconds(work.nodes[i], device);
-  }
+std::vector<double> NodeTimes(const GraphWork& work, const std::vector<double>& collectives_s,
+                              const CostModel& model, int device) {
+  MW_CHECK(collectives_s.size() == work.collectives.size())
+      << collectives_s.size() << " times of " << work.collectives.size() << " collectives";
+  std::vector<double> times;
+  for (const NodeWork& node : work.nodes) times.push_back(model.NodeSeconds(node, device));
   for (size_t i = 0; i < collectives_s.size(); ++i) {
-    times[work.collective_of[i]] = collectives_s[i];
+    times[work.collectives[i].node] = collectives_s[i];
   }
   return times;
 }
@@ -190,7 +184,6 @@ class Forecaster {
     AddBeside(plan_.Main(), run_costs_, forecast_.simulation);
     for (const ir::Program& program : plan_.Main()) AddTraffic(program);
     SetRates();
-    forecast_.memory = MemoryOverTime(plan_.Main(), forecast_.simulation);
     return std::move(forecast_);
   }
 
@@ -248,9 +241,8 @@ class Forecaster {
     if (share <= 0) return;
     std::vector<std::vector<double>> node_s;
     for (size_t e = 0; e < program.executables.size(); ++e) {
-      const ir::Graph& graph = *program.executables[e].graph;
-      node_s.push_back(
-          NodeTimes(graph, WorkOnce(graph), collectives_s[e], model_, SlowestOf(program)));
+      const GraphWork& work = WorkOnce(*program.executables[e].graph);
+      node_s.push_back(NodeTimes(work, collectives_s[e], model_, SlowestOf(program)));
     }
     HideCollectives(program, node_s, share, costs);
   }
@@ -399,10 +391,6 @@ double PeakFlopsPerS(const Plan& plan, const mesh::Topology& topology, ir::DType
 
 Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology) {
   return Forecaster(plan, topology).Run();
-}
-
-std::string ForecastTrace(const Plan& plan, const Forecast& forecast) {
-  return ToChromeTrace(plan.Main(), forecast.simulation, forecast.memory);
 }
 
 }  // namespace meshwright::planner

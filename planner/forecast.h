@@ -24,7 +24,6 @@
 #include "ir/graph.h"
 #include "mesh/topology.h"
 #include "planner/cost_model.h"
-#include "planner/memory_series.h"
 #include "planner/plan.h"
 #include "planner/simulate.h"
 
@@ -61,7 +60,6 @@ struct Forecast {
   // By mesh axes ("data", "data,tensor"); messages between stages: "pipeline".
   std::map<std::string, Traffic> by_axes;
   std::array<double, mesh::kLinkClassCount> bytes_by_link = {};  // received, all devices
-  std::vector<MemorySeries> memory;                              // per program
   Simulation simulation;
 };
 
@@ -71,8 +69,5 @@ double PeakFlopsPerS(const Plan& plan, const mesh::Topology& topology, ir::DType
 
 // Errors: kInvalidArgument when the plan has more devices than the topology, and as Simulate.
 Result<Forecast> ForecastStep(const Plan& plan, const mesh::Topology& topology);
-
-// With memory counters, to look at in a viewer of Chrome traces.
-std::string ForecastTrace(const Plan& plan, const Forecast& forecast);
 
 }  // namespace meshwright::planner

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/rewrite.h"
 #include "ir/schema.h"

@@ -14,7 +14,6 @@
 // Thread rule: pure functions.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

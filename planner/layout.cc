@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/parse_int.h"
 #include "base/text.h"
+#include "planner/context_attention.h"
+#include "planner/plan_text.h"
 
 namespace meshwright::planner {
 namespace {
@@ -32,14 +34,12 @@ std::string FormatPartLayers(const std::vector<int>& layers) {
 }  // namespace
 
 Result<ContextAttention> ParseContextAttention(const std::string& text) {
-  if (text == "auto") return ContextAttention::kAuto;
-  if (text == "gather") return ContextAttention::kGather;
-  if (text == "ring") return ContextAttention::kRing;
-  if (text == "ulysses") return ContextAttention::kUlysses;
-  if (text == "nested") return ContextAttention::kNested;
-  return Fail(
-      InvalidField("parallel.context_attention",
-                   fmt::format("is '{}'; known: auto, gather, ring, ulysses, nested", text)));
+  for (size_t way = 0; way < kContextAttentionNames.size(); ++way) {
+    if (text == kContextAttentionNames[way]) return static_cast<ContextAttention>(way);
+  }
+  return Fail(InvalidField(
+      "parallel.context_attention",
+      fmt::format("is '{}'; known: {}", text, fmt::join(kContextAttentionNames, ", "))));
 }
 
 PipelineShape Layout::shape() const {
@@ -114,16 +114,9 @@ std::string FormatDevices(const Layout& layout, int64_t first, int64_t count) {
   const auto at = [&](int64_t program) {
     return layout.devices.empty() ? program : int64_t{layout.devices[static_cast<size_t>(program)]};
   };
-  std::string text;
-  for (int64_t begin = first; begin < first + count;) {
-    int64_t end = begin + 1;
-    while (end < first + count && at(end) == at(end - 1) + 1) ++end;
-    if (!text.empty()) text += ",";
-    text += std::to_string(at(begin));
-    if (end - begin > 1) text += fmt::format("-{}", at(end - 1));
-    begin = end;
-  }
-  return text;
+  std::vector<int64_t> devices;
+  for (int64_t program = first; program < first + count; ++program) devices.push_back(at(program));
+  return FormatRanges(devices);
 }
 
 Result<std::vector<Degrees>> ParseStageDegrees(const std::string& text) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -11,6 +12,7 @@
 #include "ir/schema.h"
 #include "ir/stage_block.h"
 #include "mesh/reshard.h"
+#include "planner/choosing.h"
 #include "planner/expert_groups.h"
 
 namespace meshwright::planner {
@@ -27,16 +29,9 @@ ir::TensorType LocalType(const ir::TensorType& global, const Sharding& sharding,
   return {global.dtype, mesh::LocalDims(global.dims, sharding, mesh)};
 }
 
-const char* KindText(ir::PartialKind kind) {
-  switch (kind) {
-    case ir::PartialKind::kMax:
-      return "max";
-    case ir::PartialKind::kLogSumExp:
-      return "lse";
-    case ir::PartialKind::kSum:
-      break;
-  }
-  return "sum";
+std::string KindText(ir::PartialKind kind) {
+  constexpr std::array<const char*, 3> kNames = {"sum", "max", "lse"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 // What marks where slots are moved is, once they are, no node: the move writes to where the value
@@ -162,16 +157,9 @@ std::optional<NodeStrategy> BlockStrategy(const Graph& graph, ValueId value, con
     axes[factors[d][0]] = wanted.dims[d];
   }
   // A block of a minor factor lies in pieces all over its dim: no sharding says that.
-  const auto minor = [&](const ir::TensorFactors& tensor) {
-    return std::any_of(tensor.begin(), tensor.end(), [&](const ir::DimFactors& dim) {
-      return !dim.empty() && std::any_of(dim.begin() + 1, dim.end(), [&](ir::FactorIndex factor) {
-        return axes.contains(factor);
-      });
-    });
-  };
-  if (std::any_of(rule->operands.begin(), rule->operands.end(), minor) ||
-      std::any_of(rule->results.begin(), rule->results.end(), minor))
-    return std::nullopt;
+  const bool minor = std::any_of(axes.begin(), axes.end(),
+                                 [&](const auto& split) { return IsMinor(*rule, split.first); });
+  if (minor) return std::nullopt;
   const auto split = [&](const ir::TensorFactors& tensor) {
     Sharding sharding = Sharding::Replicated(static_cast<int>(tensor.size()));
     for (size_t d = 0; d < tensor.size(); ++d) {

@@ -15,18 +15,6 @@
 namespace meshwright::planner {
 namespace {
 
-// What a refusal for memory offers, from what costs least.
-struct OfferedMemory {
-  const char* field;
-  std::string ir::ParallelSpec::*memory;
-};
-constexpr OfferedMemory kOffered[] = {
-    {"parallelism.optimizer_memory", &ir::ParallelSpec::optimizer_memory},
-    {"parallelism.weights_memory", &ir::ParallelSpec::weights_memory},
-    {"parallelism.gradients_memory", &ir::ParallelSpec::gradients_memory},
-    {"parallelism.activations_memory", &ir::ParallelSpec::activations_memory},
-};
-
 // A refusal for memory says what the host's would do: with as few kinds there as fit.
 Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
                              const mesh::Topology& topology, const Layout& layout, PlanScope scope,
@@ -36,10 +24,10 @@ Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
   }
   ir::JobRequest with_host = job;
   std::string keys;
-  for (const OfferedMemory& offered : kOffered) {
-    if (job.parallel.*offered.memory != "device") continue;
-    with_host.parallel.*offered.memory = "host";
-    keys += fmt::format("{}{} = \"host\"", keys.empty() ? "" : ", ", offered.field);
+  for (const MemoryPin& pin : kMemoryPins) {
+    if (job.parallel.*pin.memory != "device") continue;
+    with_host.parallel.*pin.memory = "host";
+    keys += fmt::format("{}parallelism.{}_memory = \"host\"", keys.empty() ? "" : ", ", pin.kind);
     const Result<Plan> plan = MakePlanOf(with_host, topology, layout, scope, choose);
     if (!plan.has_value()) continue;
     int64_t device_bytes = 0;

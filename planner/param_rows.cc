@@ -10,17 +10,8 @@
 namespace meshwright::planner {
 namespace {
 
-// {0,1,2,5} as "0-2,5".
 std::string RangesText(const std::set<int64_t>& numbers) {
-  std::string text;
-  for (auto it = numbers.begin(); it != numbers.end();) {
-    const int64_t first = *it;
-    int64_t last = first;
-    for (++it; it != numbers.end() && *it == last + 1; ++it) last = *it;
-    text += text.empty() ? "" : ",";
-    text += first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
-  }
-  return text;
+  return FormatRanges(std::vector<int64_t>(numbers.begin(), numbers.end()));
 }
 
 // A name around the first of its parts that is a number.
@@ -87,6 +78,18 @@ std::pair<std::string, std::string> StemAndLast(const std::string& name) {
 }
 
 }  // namespace
+
+std::string FormatRanges(std::span<const int64_t> numbers) {
+  std::string text;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[begin]);
+    if (end - begin > 1) text += fmt::format("-{}", numbers[end - 1]);
+    begin = end;
+  }
+  return text;
+}
 
 std::vector<ParamRow> ParamRows(const Plan& plan) {
   std::vector<ParamRow> rows;

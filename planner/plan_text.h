@@ -4,6 +4,8 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,9 @@ namespace meshwright::planner {
 
 // As FormatPlan, with nothing folded.
 std::string FormatWholePlan(const Plan& plan, bool with_programs, const std::string& reasons = "");
+
+// "0-2,5" of 0, 1, 2 and 5; numbers that follow each other are a range.
+std::string FormatRanges(std::span<const int64_t> numbers);
 
 // A row of the table of params.
 struct ParamRow {

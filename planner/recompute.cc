@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 #include "planner/router_sweep.h"
 #include "planner/strategy.h"
 
@@ -103,27 +104,20 @@ class Recomputer {
     for (ValueId input : node.inputs) {
       inputs.push_back(node.phase == Phase::kBackward ? InBackward(input) : map_[input]);
     }
-    const std::vector<ValueId> outputs = Add(node, std::move(inputs), node.phase);
+    const std::vector<ValueId> outputs = ir::AddLike(builder_, graph_, node, std::move(inputs));
     MW_CHECK(outputs.size() <= node.outputs.size()) << ir::OpName(node.op);
     for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
-  }
-
-  std::vector<ValueId> Add(const Node& node, std::vector<ValueId> inputs, Phase phase) {
-    std::vector<ir::TensorType> types;
-    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
-    builder_.SetLayer(node.layer);
-    builder_.SetPhase(phase);
-    return builder_.Add(node.op, std::move(inputs), node.attrs, std::move(types));
   }
 
   // The value as the backward reads it: computed again in front of its first reader.
   ValueId InBackward(ValueId value) {
     if (!recomputed_[value]) return map_[value];
     if (again_[value].valid()) return again_[value];
-    const Node& node = graph_.producer(value);
+    Node node = graph_.producer(value);
+    node.phase = Phase::kBackward;
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(InBackward(input));
-    const std::vector<ValueId> outputs = Add(node, std::move(inputs), Phase::kBackward);
+    const std::vector<ValueId> outputs = ir::AddLike(builder_, graph_, node, std::move(inputs));
     MW_CHECK(outputs.size() <= node.outputs.size()) << ir::OpName(node.op);
     for (size_t i = 0; i < outputs.size(); ++i) again_[node.outputs[i]] = outputs[i];
     return again_[value];

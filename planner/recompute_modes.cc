@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -13,19 +14,9 @@
 namespace meshwright::planner {
 namespace {
 
-const char* ModeName(Recompute mode) {
-  switch (mode) {
-    case Recompute::kNone:
-      break;
-    case Recompute::kGathers:
-      return "gathers";
-    case Recompute::kSelective:
-      return "selective";
-    case Recompute::kFull:
-      return "full";
-  }
-  return "none";
-}
+constexpr std::array<const char*, 4> kModeNames = {"none", "gathers", "selective", "full"};
+
+const char* ModeName(Recompute mode) { return kModeNames[static_cast<size_t>(mode)]; }
 
 // "3" or "0-5".
 std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
@@ -38,11 +29,9 @@ std::optional<std::pair<int, int>> ParseRange(std::string_view text) {
 }
 
 std::optional<Recompute> ModeNamed(std::string_view name) {
-  for (const Recompute mode :
-       {Recompute::kNone, Recompute::kGathers, Recompute::kSelective, Recompute::kFull}) {
-    if (ModeName(mode) == name) return mode;
-  }
-  return std::nullopt;
+  const auto* const at = std::find(kModeNames.begin(), kModeNames.end(), name);
+  if (at == kModeNames.end()) return std::nullopt;
+  return static_cast<Recompute>(at - kModeNames.begin());
 }
 
 }  // namespace
@@ -99,14 +88,9 @@ std::string FormatRecompute(const std::vector<Recompute>& modes) {
 }
 
 void PinRecompute(const std::vector<Recompute>& modes, ir::ParallelSpec& spec) {
-  const auto has = [&](Recompute mode) {
-    return std::find(modes.begin(), modes.end(), mode) != modes.end();
-  };
   spec.recompute_layers.clear();
-  spec.recompute = has(Recompute::kFull)        ? "full"
-                   : has(Recompute::kSelective) ? "selective"
-                   : has(Recompute::kGathers)   ? "gathers"
-                                                : "none";
+  const auto most = std::max_element(modes.begin(), modes.end());
+  spec.recompute = ModeName(most == modes.end() ? Recompute::kNone : *most);
   const bool mixed =
       std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end();
   if (mixed) spec.recompute_layers = FormatRecompute(modes);

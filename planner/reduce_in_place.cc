@@ -1,7 +1,5 @@
 #include "planner/reduce_in_place.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/builder.h"
+#include "ir/rewrite.h"
 
 namespace meshwright::planner {
 namespace {
@@ -137,17 +136,7 @@ class Merger {
   }
 
   void EmitNode(size_t index) {
-    const Node& node = graph_.nodes[index];
-    std::vector<ValueId> inputs;
-    std::vector<ir::TensorType> types;
-    for (ValueId input : node.inputs) inputs.push_back(Mapped(input));
-    for (ValueId output : node.outputs) types.push_back(graph_.type(output));
-    builder_.SetLayer(node.layer);
-    builder_.SetPhase(node.phase);
-    const std::vector<ValueId> outputs = builder_.Add(node.op, inputs, node.attrs, types);
-    for (size_t i = 0; i < outputs.size() && i < node.outputs.size(); ++i) {
-      map_[node.outputs[i]] = outputs[i];
-    }
+    ir::CopyNode(builder_, graph_, graph_.nodes[index], map_);
     done_[index] = true;
   }
 

@@ -3,6 +3,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +35,20 @@ Result<std::vector<int64_t>> ParseTensorAxes(const std::string& text);
 // Decides in `spec` what the layout's degrees are, and its microbatches, schedule, chunks, sequence
 // parallelism and ZeRO. Layers of parts, recomputation and shardings stay as they are.
 void PinDegrees(const Layout& layout, ir::ParallelSpec& spec);
+
+// A kind of what a device holds, and the pin that says in which memory it is.
+struct MemoryPin {
+  const char* kind;  // the pin's key is parallelism.KIND_memory
+  std::string ir::ParallelSpec::*memory;
+  bool may_lie_on_disk;
+};
+// From what costs least to move.
+inline constexpr std::array<MemoryPin, 4> kMemoryPins = {{
+    {"optimizer", &ir::ParallelSpec::optimizer_memory, true},
+    {"weights", &ir::ParallelSpec::weights_memory, true},
+    {"gradients", &ir::ParallelSpec::gradients_memory, false},
+    {"activations", &ir::ParallelSpec::activations_memory, false},
+}};
 
 // "1, 2, 4": the divisors of n up to `limit`.
 std::string DivisorList(int64_t n, int64_t limit);

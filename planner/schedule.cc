@@ -199,6 +199,11 @@ StageSchedule ZeroBubbleV(int stages, int stage, int microbatches) {
   return schedule;
 }
 
+// Of the layers alone; with the vocabulary's steps: planner/vocabulary_schedule.h.
+StageSchedule AllForwards(int /*stages*/, int /*stage*/, int microbatches) {
+  return GPipe(microbatches);
+}
+
 struct Kind {
   const char* name;
   bool splits_backward;
@@ -206,20 +211,21 @@ struct Kind {
   int most_chunks;
   int usual_chunks;
   bool folded;
+  // The order of a stage of several; null: it takes the whole shape.
+  StageSchedule (*order)(int stages, int stage, int microbatches);
 };
-
 constexpr int kManyChunks = 1 << 16;
 constexpr Kind kKinds[] = {
-    {"1f1b", false, 1, 1, 1, false},
-    {"gpipe", false, 1, 1, 1, false},
-    {"1f1b-vocab", false, 1, 1, 1, false},
-    {"gpipe-vocab", false, 1, 1, 1, false},
-    {"interleaved", false, 1, kManyChunks, 2, false},
-    {"zb-h1", true, 1, 1, 1, false},
-    {"zb-h2", true, 1, 1, 1, false},
-    {"zb-v", true, 2, 2, 2, true},
-    {"v-half", true, 2, 2, 2, true},
-    {"v-min", true, 2, 2, 2, true},
+    {"1f1b", false, 1, 1, 1, false, OneForwardOneBackward},
+    {"gpipe", false, 1, 1, 1, false, AllForwards},
+    {"1f1b-vocab", false, 1, 1, 1, false, OneForwardOneBackward},
+    {"gpipe-vocab", false, 1, 1, 1, false, AllForwards},
+    {"interleaved", false, 1, kManyChunks, 2, false, nullptr},
+    {"zb-h1", true, 1, 1, 1, false, ZeroBubbleH1},
+    {"zb-h2", true, 1, 1, 1, false, ZeroBubbleH2},
+    {"zb-v", true, 2, 2, 2, true, ZeroBubbleV},
+    {"v-half", true, 2, 2, 2, true, nullptr},
+    {"v-min", true, 2, 2, 2, true, nullptr},
 };
 
 const Kind* FindKind(const std::string& name) {
@@ -294,22 +300,14 @@ Result<std::vector<StageSchedule>> MakeSchedule(const std::string& name, const P
     return MakeVSchedule(VBlock::kMin, shape.stages, microbatches);
   }
   std::vector<StageSchedule> result;
+  auto* order = kind->order;
+  // One stage: nobody waits, so that each microbatch is finished before the next one begins.
+  if (shape.stages == 1 && order != AllForwards) {
+    order = kind->splits_backward ? ZeroBubbleH1 : OneForwardOneBackward;
+  }
   for (int stage = 0; stage < shape.stages; ++stage) {
-    // Of the layers alone; with the vocabulary's steps: planner/vocabulary_schedule.h.
-    if (name == "gpipe" || name == "gpipe-vocab") {
-      result.push_back(GPipe(microbatches));
-    } else if (name == "zb-h1" || (kind->splits_backward && shape.stages == 1)) {
-      result.push_back(ZeroBubbleH1(shape.stages, stage, microbatches));
-    } else if (name == "zb-h2") {
-      result.push_back(ZeroBubbleH2(shape.stages, stage, microbatches));
-    } else if (name == "1f1b" || name == "1f1b-vocab" || shape.stages == 1) {
-      // One stage: nobody waits, so that each microbatch is finished before the next one begins.
-      result.push_back(OneForwardOneBackward(shape.stages, stage, microbatches));
-    } else if (name == "interleaved") {
-      result.push_back(Interleaved(shape, stage, microbatches));
-    } else {
-      result.push_back(ZeroBubbleV(shape.stages, stage, microbatches));
-    }
+    result.push_back(order != nullptr ? order(shape.stages, stage, microbatches)
+                                      : Interleaved(shape, stage, microbatches));
   }
   return result;
 }

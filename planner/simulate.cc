@@ -118,6 +118,11 @@ struct HostState {
   int64_t stamp = 0;
 };
 
+size_t PlaceAmong(const std::vector<int>& members, size_t program) {
+  const auto at = std::lower_bound(members.begin(), members.end(), static_cast<int>(program));
+  return static_cast<size_t>(at - members.begin());
+}
+
 double LastCopy(const DeviceState& device) {
   return *std::max_element(device.tier_free_s.begin(), device.tier_free_s.end());
 }
@@ -315,9 +320,7 @@ class Replay {
     }
     GroupState& group = groups_[static_cast<size_t>(executable.group)];
     const std::vector<int>& members = setup_.groups[static_cast<size_t>(executable.group)].members;
-    const auto me = static_cast<size_t>(
-        std::lower_bound(members.begin(), members.end(), static_cast<int>(d)) - members.begin());
-    const size_t index = group.joined[me]++;
+    const size_t index = group.joined[PlaceAmong(members, d)]++;
     MW_TRY(Join(group, index, d));
     const Meeting& meeting = group.meetings[index];
     if (meeting.arrived < members.size()) return OkStatus();
@@ -404,10 +407,9 @@ class Replay {
     }
     GroupState& group = groups_[static_cast<size_t>(group_index)];
     const std::vector<int>& members = setup_.groups[static_cast<size_t>(group_index)].members;
-    const auto me = static_cast<size_t>(
-        std::lower_bound(members.begin(), members.end(), static_cast<int>(d)) - members.begin());
-    MW_CHECK(group.joined[me] > 0) << "program " << d << " leaves a group that it has not met";
-    Meeting& meeting = group.meetings[group.joined[me] - 1];
+    const size_t joined = group.joined[PlaceAmong(members, d)];
+    MW_CHECK(joined > 0) << "program " << d << " leaves a group that it has not met";
+    Meeting& meeting = group.meetings[joined - 1];
     meeting.end_s = std::max(meeting.end_s, time_s);
     if (++meeting.finished < members.size()) return;
     for (int member : members) Complete(static_cast<size_t>(member), meeting.end_s);

@@ -30,7 +30,6 @@
 #include "base/result.h"
 #include "ir/program.h"
 #include "mesh/cost.h"
-#include "planner/memory_series.h"
 
 namespace meshwright::planner {
 
@@ -92,10 +91,5 @@ std::string ExecutablePiece(const ir::Executable& executable);  // "f", "b", "w"
 // What a piece is to people: "forward", "backward", "weight gradient" or "update", which also is
 // what runs once before the forwards.
 std::string_view PieceCategory(std::string_view piece);
-
-// Chrome trace JSON of a simulation (displayTimeUnit ms; pid = stage, tid = device). `programs` as
-// simulated; `memory`, if any, has one series per program, shown as counters.
-std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation,
-                          std::span<const MemorySeries> memory = {});
 
 }  // namespace meshwright::planner

@@ -1,7 +1,5 @@
 #include "planner/stages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <map>

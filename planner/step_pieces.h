@@ -10,10 +10,7 @@
 // Thread rule: pure functions.
 #pragma once
 
-#include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"

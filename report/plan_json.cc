@@ -5,6 +5,7 @@
 
 #include "planner/layout.h"
 #include "planner/zero_levels.h"
+#include "report/memory_series.h"
 #include "report/plan_search_report.h"
 
 namespace meshwright::report {
@@ -95,7 +96,7 @@ PlanObject MemoryObjects(const planner::Plan& plan, const mesh::Topology& topolo
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     const int device = plan.Main()[i].device.value();
     PlanObject kinds = PlanObject::object();
-    for (size_t k = 0; k < planner::kMemoryKindCount; ++k) {
+    for (size_t k = 0; k < kMemoryKindCount; ++k) {
       const auto kind = static_cast<ir::MemoryKind>(k);
       const auto it = plan.memory[i].bytes.find(kind);
       kinds[ir::MemoryKindName(kind)] = it == plan.memory[i].bytes.end() ? 0 : it->second;

@@ -15,6 +15,7 @@
 #include "planner/simulate.h"
 #include "planner/strategy.h"
 #include "planner/vocabulary_schedule.h"
+#include "report/memory_series.h"
 #include "report/plan_figures.h"
 #include "report/visualize.h"
 
@@ -242,7 +243,10 @@ class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
              const mesh::Topology& topology)
-      : plan_(plan), forecast_(forecast), topology_(topology) {
+      : plan_(plan),
+        forecast_(forecast),
+        topology_(topology),
+        memory_(MemoryOverTime(plan.Main(), forecast.simulation)) {
     ChooseRows();
     spans_ = ByProgram(plan, forecast.simulation.spans);
     beside_ = ByProgram(plan, forecast.simulation.beside);
@@ -407,7 +411,7 @@ class PlanDrawer {
   // One strip per row: what a device holds, below the most that one has allocated, and its memory
   // where that is no more.
   void DrawMemory() {
-    if (forecast_.memory.size() != plan_.Main().size()) return;
+    if (forecast_.simulation.spans.empty()) return;
     const int64_t most = std::max<int64_t>(1, planner::FullestBytes(plan_.memory));
     canvas_.Text(kSvgMargin, y_ += kSvgLine,
                  fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
@@ -421,7 +425,7 @@ class PlanDrawer {
   }
 
   void DrawStrip(size_t program, int64_t most) {
-    MW_CHECK(program < forecast_.memory.size() && program < plan_.memory.size())
+    MW_CHECK(program < memory_.size() && program < plan_.memory.size())
         << "no memory of program " << program;
     const int bottom = y_ + kMemoryHeight;
     const auto height = [&](int64_t bytes) {
@@ -429,8 +433,8 @@ class PlanDrawer {
     };
     std::string path = fmt::format("M{:.1f} {}", kPlotLeft, bottom);
     double last_x = kPlotLeft;
-    for (const planner::MemorySample& sample : forecast_.memory[program]) {
-      const int64_t bytes = planner::TotalOf(sample.bytes);
+    for (const MemorySample& sample : memory_[program]) {
+      const int64_t bytes = TotalOf(sample.bytes);
       last_x = AtTime(sample.time_s);
       path += fmt::format(" L{:.1f} {:.1f}", last_x, height(bytes));
     }
@@ -487,6 +491,7 @@ class PlanDrawer {
   const planner::Plan& plan_;
   const planner::Forecast& forecast_;
   const mesh::Topology& topology_;
+  const std::vector<MemorySeries> memory_;          // per program
   std::vector<size_t> rows_;                        // programs that are drawn
   std::vector<std::vector<planner::Span>> spans_;   // per program, in order of begin
   std::vector<std::vector<planner::Span>> beside_;  // per program: collectives beside what computes

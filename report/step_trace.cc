@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/trace_events.h"
+#include "report/forecast_trace.h"
 #include "report/plan_report.h"
 
 namespace meshwright::report {
@@ -36,7 +36,7 @@ class Trace {
         end_ns_ = std::max(end_ns_, record.end_ns);
       }
     }
-    planner::AddTraceNames(plan.Main(), events_);
+    AddTraceNames(plan.Main(), events_);
   }
 
   // False: it has become too long.
@@ -93,7 +93,7 @@ class Trace {
       const ir::Instruction& run = program.instructions[static_cast<size_t>(mark.instruction)];
       if (run.op != ir::Opcode::kRun || mark.node != ir::StepMark::kWhole) continue;
       new_.push_back(
-          planner::TraceRun(program, mark.instruction, Us(begin_ns) / 1e6, Us(mark.end_ns) / 1e6));
+          TraceRun(program, mark.instruction, Us(begin_ns) / 1e6, Us(mark.end_ns) / 1e6));
     }
   }
 
@@ -170,7 +170,7 @@ Result<std::string> StepTrace(const planner::Plan& plan, const RecordedRun& run,
     clocks += fmt::format(R"({}"{}":{{"offset_ns":{},"error_ns":{}}})", clocks.empty() ? "" : ",",
                           JsonEscape(host), clock.offset_ns, clock.error_ns);
   }
-  return planner::TraceDocument(
+  return TraceDocument(
       trace.events(),
       fmt::format(R"("job":"{}","first_step":{},"last_step":{},"clocks":{{{}}})", JsonEscape(job),
                   steps.front().step + 1, steps.back().step + 1, clocks));

@@ -1,5 +1,5 @@
 // Recorded steps for people: as a Chrome trace, in the rows and under the names of a forecast's
-// (planner/trace_events.h), and as a table of what took longest.
+// (report/forecast_trace.h), and as a table of what took longest.
 //
 // In a RUN's event lie its nodes; a message is tied to its receipt by a flow; checkpoints have a
 // process of their own. Steps are numbered from 1, as the lines of a job are. "otherData" says what

@@ -10,23 +10,15 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "planner/forecast.h"
+#include "planner/resolve_layout.h"
 
 namespace meshwright::search {
 namespace {
 
-struct PlacedKind {
-  const char* name;
-  std::string ir::ParallelSpec::*memory;
-  size_t farthest;  // of kMemories
-};
+using planner::kMemoryPins;
+using planner::MemoryPin;
 
 constexpr std::array<const char*, 3> kMemories = {"device", "host", "disk"};  // by distance
-constexpr std::array<PlacedKind, 4> kPlacedKinds = {{
-    {"optimizer", &ir::ParallelSpec::optimizer_memory, 2},
-    {"weights", &ir::ParallelSpec::weights_memory, 2},
-    {"gradients", &ir::ParallelSpec::gradients_memory, 1},
-    {"activations", &ir::ParallelSpec::activations_memory, 1},
-}};
 constexpr const char* kOpenMemory = "auto";
 
 // Faster by less is not worth moving more.
@@ -35,17 +27,17 @@ constexpr double kWorthMoving = 1e-2;
 // Decides the kinds from `kind` on, in each way.
 void Decide(size_t kind, size_t distance, ir::ParallelSpec spec,
             std::vector<std::vector<ir::ParallelSpec>>& by_distance) {
-  if (kind == kPlacedKinds.size()) {
+  if (kind == kMemoryPins.size()) {
     if (by_distance.size() <= distance) by_distance.resize(distance + 1);
     by_distance[distance].push_back(std::move(spec));
     return;
   }
-  const PlacedKind& placed = kPlacedKinds[kind];
+  const MemoryPin& placed = kMemoryPins[kind];
   if (spec.*placed.memory != kOpenMemory) {
     Decide(kind + 1, distance, std::move(spec), by_distance);
     return;
   }
-  for (size_t far = 0; far <= placed.farthest; ++far) {
+  for (size_t far = 0; far < kMemories.size() - (placed.may_lie_on_disk ? 0 : 1); ++far) {
     spec.*placed.memory = kMemories[far];
     Decide(kind + 1, distance + far, spec, by_distance);
   }
@@ -54,10 +46,9 @@ void Decide(size_t kind, size_t distance, ir::ParallelSpec spec,
 }  // namespace
 
 bool LeavesMemoryOpen(const ir::ParallelSpec& parallel) {
-  for (const PlacedKind& placed : kPlacedKinds) {
-    if (parallel.*placed.memory == kOpenMemory) return true;
-  }
-  return false;
+  return std::any_of(kMemoryPins.begin(), kMemoryPins.end(), [&](const MemoryPin& placed) {
+    return parallel.*placed.memory == kOpenMemory;
+  });
 }
 
 std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec& parallel) {
@@ -79,10 +70,10 @@ std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec&
 
 std::string MemoryText(const ir::ParallelSpec& asked, const ir::ParallelSpec& chosen) {
   std::string text;
-  for (const PlacedKind& placed : kPlacedKinds) {
+  for (const MemoryPin& placed : kMemoryPins) {
     if (asked.*placed.memory != kOpenMemory || chosen.*placed.memory == kMemories[0]) continue;
     const bool disk = chosen.*placed.memory == kMemories[2];
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", placed.name,
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", placed.kind,
                         disk ? "on the disk" : "in the memory of the host");
   }
   return text.empty() ? "all on the device" : text;
@@ -96,6 +87,16 @@ struct TimedPlan {
   ir::ParallelSpec spec;
 };
 
+Result<TimedPlan> FindTimed(const ir::JobRequest& job, const mesh::Topology& topology,
+                            const ir::ParallelSpec& spec, const FindOnDevices& find) {
+  ir::JobRequest decided = job;
+  decided.parallel = spec;
+  MW_ASSIGN_OR_RETURN(FoundPlan found, find(decided, topology));
+  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
+                      planner::ForecastStep(found.plan, topology));
+  return TimedPlan{std::move(found), forecast.step_s, spec};
+}
+
 // Of choices that are as near.
 struct NearChoices {
   std::optional<TimedPlan> best;
@@ -108,67 +109,40 @@ Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& 
                                const FindOnDevices& find) {
   NearChoices tried;
   for (const ir::ParallelSpec& spec : specs) {
-    ir::JobRequest decided = job;
-    decided.parallel = spec;
-    Result<FoundPlan> found = find(decided, topology);
-    if (!found.has_value()) {
-      if (found.error().code() != StatusCode::kResourceExhausted) return Fail(found.error());
-      if (tried.misfit.ok()) tried.misfit = found.error();
+    Result<TimedPlan> timed = FindTimed(job, topology, spec, find);
+    if (!timed.has_value()) {
+      if (timed.error().code() != StatusCode::kResourceExhausted) return Fail(timed.error());
+      if (tried.misfit.ok()) tried.misfit = timed.error();
       continue;
     }
     ++tried.fitting;
-    MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                        planner::ForecastStep(found->plan, topology));
-    if (tried.best && tried.best->step_s <= forecast.step_s) continue;
-    tried.best = TimedPlan{*std::move(found), forecast.step_s, spec};
+    if (!tried.best || timed->step_s < tried.best->step_s) tried.best = *std::move(timed);
   }
   return tried;
 }
 
 // nearest: what is wrong with the nearest choice; OK: it was taken.
-std::string MemoryNote(const ir::JobRequest& job, const NearChoices& tried, const Status& nearest) {
-  const std::string text = MemoryText(job.parallel, tried.best->spec);
-  if (nearest.ok()) return "memories that are open: " + text;
-  return fmt::format(
-      "memories that are open: {}; a step is forecast to take {}, {}; what is nearer does not fit "
-      "({})",
-      text, FormatDuration(tried.best->step_s),
-      tried.fitting > 1 ? fmt::format("the shortest of {} choices that are as near", tried.fitting)
-                        : "and nothing else that is as near fits",
-      nearest.message());
+std::string MemoryNote(const std::string& memories, const NearChoices& tried,
+                       const Status& nearest) {
+  if (nearest.ok()) return memories;
+  return fmt::format("{}; a step is forecast to take {}, {}; what is nearer does not fit ({})",
+                     memories, FormatDuration(tried.best->step_s),
+                     tried.fitting > 1
+                         ? fmt::format("the shortest of {} choices that are as near", tried.fitting)
+                         : "and nothing else that is as near fits",
+                     nearest.message());
 }
 
-bool HasLimit(const mesh::Topology& topology) {
-  return std::any_of(topology.devices.begin(), topology.devices.end(),
-                     [](const mesh::Device& device) { return device.memory_bytes > 0; });
-}
-
-// A step of the job with nothing moved, on the same devices without a limit: no choice is faster,
-// since all that memories change is what is copied.
-Result<double> SecondsWithoutLimit(const ir::JobRequest& job, const ir::ParallelSpec& nearest,
-                                   mesh::Topology topology, const FindOnDevices& find) {
-  for (mesh::Device& device : topology.devices) device.memory_bytes = 0;
-  ir::JobRequest decided = job;
-  decided.parallel = nearest;
-  MW_ASSIGN_OR_RETURN(const FoundPlan found, find(decided, topology));
-  MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
-                      planner::ForecastStep(found.plan, topology));
-  return forecast.step_s;
-}
-
-// Of a choice that fits: what the next distance takes instead, if it is faster.
-Result<std::optional<TimedPlan>> FasterFarther(const ir::JobRequest& job,
-                                               const mesh::Topology& topology,
-                                               const std::vector<ir::ParallelSpec>& farther,
-                                               double step_s, const FindOnDevices& find) {
-  MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
-  MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, farther, find));
-  if (!tried.best || tried.best->step_s >= step_s * (1 - kWorthMoving)) return std::nullopt;
-  tried.best->found.plan.notes.push_back(fmt::format(
-      "memories that are open: {}; a step is forecast to take {}, {} where less is moved",
-      MemoryText(job.parallel, tried.best->spec), FormatDuration(tried.best->step_s),
-      FormatDuration(step_s)));
-  return std::move(tried.best);
+// A step without a limit, with nothing moved: no choice is faster, since all that memories change
+// is what is copied. Nothing: there is no limit.
+std::optional<mesh::Topology> WithoutLimit(mesh::Topology topology) {
+  bool limited = false;
+  for (mesh::Device& device : topology.devices) {
+    limited = limited || device.memory_bytes > 0;
+    device.memory_bytes = 0;
+  }
+  if (!limited) return std::nullopt;
+  return topology;
 }
 
 }  // namespace
@@ -176,6 +150,9 @@ Result<std::optional<TimedPlan>> FasterFarther(const ir::JobRequest& job,
 Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
                                  const FindOnDevices& find) {
   if (!LeavesMemoryOpen(job.parallel)) return find(job, topology);
+  const auto memories = [&](const NearChoices& tried) {
+    return "memories that are open: " + MemoryText(job.parallel, tried.best->spec);
+  };
   Status nearest;
   Status farthest;
   const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel);
@@ -186,17 +163,24 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
       if (nearest.ok()) nearest = tried.misfit;
       continue;
     }
-    if (d + 1 < choices.size() && HasLimit(topology) && job.trained() != nullptr) {
-      const double step_s = tried.best->step_s;
-      MW_ASSIGN_OR_RETURN(const double least_s,
-                          SecondsWithoutLimit(job, choices[0].front(), topology, find));
-      if (step_s > least_s * (1 + kWorthMoving)) {
-        MW_ASSIGN_OR_RETURN(std::optional<TimedPlan> faster,
-                            FasterFarther(job, topology, choices[d + 1], step_s, find));
-        if (faster) return std::move(faster->found);
+    std::string note = MemoryNote(memories(tried), tried, nearest);
+    const double step_s = tried.best->step_s;
+    const auto free = WithoutLimit(topology);
+    if (d + 1 < choices.size() && free && job.trained() != nullptr) {
+      MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
+      MW_ASSIGN_OR_RETURN(const TimedPlan least, FindTimed(job, *free, choices[0].front(), find));
+      NearChoices next;
+      if (step_s > least.step_s * (1 + kWorthMoving)) {
+        MW_ASSIGN_OR_RETURN(next, TryChoices(job, topology, choices[d + 1], find));
+      }
+      if (next.best && next.best->step_s < step_s * (1 - kWorthMoving)) {
+        note =
+            fmt::format("{}; a step is forecast to take {}, {} where less is moved", memories(next),
+                        FormatDuration(next.best->step_s), FormatDuration(step_s));
+        tried = std::move(next);
       }
     }
-    tried.best->found.plan.notes.push_back(MemoryNote(job, tried, nearest));
+    tried.best->found.plan.notes.push_back(std::move(note));
     return std::move(tried.best->found);
   }
   return Fail(Status(farthest.code(), fmt::format("with the farthest memories that are open: {}",

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -68,12 +67,9 @@ double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 std::string NearestText(const LayoutCost& nearest, const ir::ParallelSpec& asked) {
   const StageCost& stage = nearest.stages[static_cast<size_t>(nearest.tightest_stage)];
   std::string farther;
-  for (const auto& [key, memory] : {std::pair("optimizer", &asked.optimizer_memory),
-                                    std::pair("weights", &asked.weights_memory),
-                                    std::pair("gradients", &asked.gradients_memory),
-                                    std::pair("activations", &asked.activations_memory)}) {
-    if (*memory == "device")
-      farther += fmt::format("{}{}_memory", farther.empty() ? "" : ", ", key);
+  for (const planner::MemoryPin& pin : planner::kMemoryPins) {
+    if (asked.*pin.memory == "device")
+      farther += fmt::format("{}{}_memory", farther.empty() ? "" : ", ", pin.kind);
   }
   if (!farther.empty()) {
     farther =

@@ -17,6 +17,7 @@
 #include "planner/strategy.h"
 #include "planner/zero.h"
 #include "search/choice_solver.h"
+#include "search/intra_model.h"
 #include "search/intra_problem.h"
 #include "search/pipeline_clock.h"
 #include "search/sharding_pins.h"
@@ -159,84 +160,32 @@ int64_t BudgetBytes(const mesh::Topology& topology, const Layout& layout, double
   return static_cast<int64_t>(memory_share * static_cast<double>(budget));
 }
 
-class Chooser {
- public:
-  Chooser(const ir::JobRequest& job, mesh::Topology topology, const ShardingSearch& options,
-          const Clock& clock)
-      : zero_(job.parallel.zero),
-        pins_(job.parallel.sharding_pins),
-        topology_(std::move(topology)),
-        options_(options),
-        clock_(clock) {}
-
-  Result<Strategies> Choose(const ir::Graph& graph, const planner::StageAssignment& stages,
-                            const Layout& layout,
-                            const std::map<std::string, mesh::Sharding>& known_params) const {
-    if (!layout.stage_degrees.empty()) {
-      return Fail(InvalidArgument(
-          "shardings are searched for stages with equal meshes only; use shardings = \"rules\""));
-    }
-    IntraOptions options = IntraOptionsOf(topology_, layout, options_.memory_share);
-    options.pins.params = known_params;
-    if (known_params.empty()) {
-      MW_ASSIGN_OR_RETURN(options.pins.params, PinnedParams(pins_, graph, layout));
-      // What a pin says of a weight counts more than the ZeRO stage.
-      MW_ASSIGN_OR_RETURN(auto zero, ZeroPins(graph, stages, layout));
-      options.pins.params.merge(zero);
-    }
-    const std::unique_ptr<const IntraCosts> costs =
-        MakeModelCosts(planner::TopologyOf(layout, topology_), layout);
-    SolveOptions solve;
-    solve.timeout_ms = options_.timeout_ms;
-    solve.gap = options_.gap;
-    MW_ASSIGN_OR_RETURN(IntraAnswer answer,
-                        SearchIntra(graph, stages, options, *costs, clock_, solve));
-    if (options_.deciders != nullptr) options_.deciders->Add(answer.decider);
-    return std::move(answer.strategies);
+// What the job's own ZeRO stage splits is stored so; what that splits over the tensor group, over
+// all of its axes.
+Result<std::map<std::string, mesh::Sharding>> ZeroPins(int64_t zero, const ir::Graph& graph,
+                                                       const planner::StageAssignment& stages,
+                                                       const Layout& layout) {
+  std::map<std::string, mesh::Sharding> pins;
+  if (zero < 1 || layout.degrees[planner::Axis::kData] == 1) return pins;
+  Layout asked = layout;
+  asked.zero = zero;
+  asked.tensor_axes.clear();
+  MW_ASSIGN_OR_RETURN(Strategies rules,
+                      planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor()));
+  planner::ApplyZero(graph, asked, rules);
+  mesh::AxisList grid;
+  for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) grid.push_back(axis.name);
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::Attrs& attrs = graph.node(id).attrs;
+    const std::string name = attrs.Str("name");
+    mesh::Sharding stored = rules.params.at(name);
+    const bool split = stored.UsesAxis(planner::kData);
+    if (!split || (attrs.Int("state") == 0 && zero != 3)) continue;
+    RenameAxis(planner::kTensor, grid, stored);
+    pins[name] = std::move(stored);
   }
-
- private:
-  // What the job's own ZeRO stage splits is stored so.
-  Result<std::map<std::string, mesh::Sharding>> ZeroPins(const ir::Graph& graph,
-                                                         const planner::StageAssignment& stages,
-                                                         const Layout& layout) const {
-    std::map<std::string, mesh::Sharding> pins;
-    if (zero_ < 1 || layout.degrees[planner::Axis::kData] == 1) return pins;
-    Layout asked = layout;
-    asked.zero = zero_;
-    asked.tensor_axes.clear();
-    MW_ASSIGN_OR_RETURN(Strategies rules,
-                        planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor()));
-    planner::ApplyZero(graph, asked, rules);
-    for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
-      const ir::Attrs& attrs = graph.node(id).attrs;
-      const std::string name = attrs.Str("name");
-      const mesh::Sharding& stored = rules.params.at(name);
-      const bool split = stored.UsesAxis(planner::kData);
-      if (split && (attrs.Int("state") != 0 || zero_ == 3)) pins[name] = OnGrid(stored, layout);
-    }
-    return pins;
-  }
-
-  // What the rules split over the tensor group, over all of its axes.
-  static mesh::Sharding OnGrid(mesh::Sharding sharding, const Layout& layout) {
-    mesh::AxisList axes;
-    for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) axes.push_back(axis.name);
-    for (mesh::AxisList& dim : sharding.dims) {
-      const auto at = std::find(dim.begin(), dim.end(), planner::kTensor);
-      if (at == dim.end()) continue;
-      const auto behind = dim.erase(at);
-      dim.insert(behind, axes.begin(), axes.end());
-    }
-    return sharding;
-  }
-
-  const int64_t zero_;
-  const std::string pins_;
-  const mesh::Topology topology_;
-  const ShardingSearch options_;
-  const Clock& clock_;
-};
+  return pins;
+}
 
 }  // namespace
 
@@ -280,12 +229,28 @@ int64_t KeptMicrobatches(const Layout& layout) {
 planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
                                              const mesh::Topology& topology,
                                              const ShardingSearch& options, const Clock& clock) {
-  const auto chooser = std::make_shared<const Chooser>(job, topology, options, clock);
-  return
-      [chooser](const ir::Graph& graph, const planner::StageAssignment& stages,
-                const Layout& layout, const std::map<std::string, mesh::Sharding>& known_params) {
-        return chooser->Choose(graph, stages, layout, known_params);
-      };
+  return [zero = job.parallel.zero, pins = job.parallel.sharding_pins, topology, options, &clock](
+             const ir::Graph& graph, const planner::StageAssignment& stages, const Layout& layout,
+             const std::map<std::string, mesh::Sharding>& known_params) -> Result<Strategies> {
+    if (!layout.stage_degrees.empty()) {
+      return Fail(InvalidArgument(
+          "shardings are searched for stages with equal meshes only; use shardings = \"rules\""));
+    }
+    IntraOptions intra = IntraOptionsOf(topology, layout, options.memory_share);
+    intra.pins.params = known_params;
+    if (known_params.empty()) {
+      MW_ASSIGN_OR_RETURN(intra.pins.params, PinnedParams(pins, graph, layout));
+      // What a pin says of a weight counts more than the ZeRO stage.
+      MW_ASSIGN_OR_RETURN(auto of_zero, ZeroPins(zero, graph, stages, layout));
+      intra.pins.params.merge(of_zero);
+    }
+    const std::unique_ptr<const IntraCosts> costs =
+        MakeModelCosts(planner::TopologyOf(layout, topology), layout);
+    MW_ASSIGN_OR_RETURN(IntraAnswer answer, SearchIntra(graph, stages, intra, *costs, clock,
+                                                        {options.timeout_ms, options.gap}));
+    if (options.deciders != nullptr) options.deciders->Add(answer.decider);
+    return std::move(answer.strategies);
+  };
 }
 
 }  // namespace meshwright::search

@@ -12,7 +12,6 @@ namespace {
 using ir::Node;
 using ir::Phase;
 using mesh::Sharding;
-using planner::kMicro;
 using planner::NodeStrategy;
 
 class MemoryAdder {
@@ -20,7 +19,7 @@ class MemoryAdder {
   explicit MemoryAdder(IntraModel& model)
       : model_(model),
         stage_count_(static_cast<size_t>(model.stages->stage_count())),
-        lasting_(model.variables.size(), false),
+        copies_(model.variables.size(), 0),
         counts_(model.variables.size(), std::vector<int64_t>(stage_count_)) {}
 
   void Run() {
@@ -83,29 +82,17 @@ class MemoryAdder {
   void SetMemory(size_t v) {
     const Variable& variable = model_.variables[v];
     std::vector<int64_t>& bytes = model_.problem.nodes[v].memory_bytes;
-    switch (variable.kind) {
-      case VariableKind::kParam:
-        Last(v, 1);
-        for (size_t c = 0; c < bytes.size(); ++c) bytes[c] = OwnBytes(variable, c);
-        break;
-      case VariableKind::kForm:
-        if (const int64_t copies = FormCopies(variable); copies > 0) {
-          for (size_t c = 0; c < bytes.size(); ++c) bytes[c] = OwnBytes(variable, c);
-          Last(v, copies);
-        }
-        break;
-      case VariableKind::kNode:
-        SetNodeMemory(v);
-        break;
+    if (variable.kind == VariableKind::kNode) {
+      SetNodeMemory(v);
+    } else {
+      copies_[v] = variable.kind == VariableKind::kParam ? 1 : FormCopies(variable);
+      for (size_t c = 0; IsLasting(v) && c < bytes.size(); ++c) bytes[c] = OwnBytes(variable, c);
     }
-    if (!lasting_[v]) return;
-    for (int64_t& b : bytes) b *= copies_ * MostInAStage(v);
+    if (!IsLasting(v)) return;
+    for (int64_t& b : bytes) b *= copies_[v] * MostInAStage(v);
   }
 
-  void Last(size_t v, int64_t copies) {
-    lasting_[v] = true;
-    copies_ = copies;
-  }
+  bool IsLasting(size_t v) const { return copies_[v] > 0; }
 
   // How many tensors of a form live all the time; 0: it passes by.
   int64_t FormCopies(const Variable& variable) const {
@@ -140,7 +127,7 @@ class MemoryAdder {
       if (IsKept(variable.node, static_cast<int>(r)) && !model_.forms.contains(key))
         lasting.push_back(r);
     }
-    if (once || !lasting.empty()) Last(v, once ? 1 : model_.options.kept_microbatches);
+    if (once || !lasting.empty()) copies_[v] = once ? 1 : model_.options.kept_microbatches;
     for (size_t c = 0; c < bytes.size(); ++c) {
       const NodeStrategy& strategy = variable.strategies[c];
       if (optimizer) {
@@ -163,8 +150,8 @@ class MemoryAdder {
 
   void AddMoments(size_t stage, std::set<std::vector<int>>& moments) const {
     std::set<int> always;
-    for (size_t v = 0; v < lasting_.size(); ++v) {
-      if (lasting_[v] && counts_[v][stage] > 0) always.insert(static_cast<int>(v));
+    for (size_t v = 0; v < copies_.size(); ++v) {
+      if (IsLasting(v) && counts_[v][stage] > 0) always.insert(static_cast<int>(v));
     }
     // Nodes of the stage that equal none before, by layer and phase.
     std::map<std::pair<int, Phase>, std::vector<size_t>> groups;
@@ -201,7 +188,7 @@ class MemoryAdder {
       int64_t bytes = 0;
       for (size_t j = 0; j <= k; ++j) {
         const int v = model_.VariableOf(nodes[j]);
-        if (last_read[nodes[j]] < k || lasting_[Index(v)] || !alive.insert(v).second) continue;
+        if (last_read[nodes[j]] < k || IsLasting(Index(v)) || !alive.insert(v).second) continue;
         bytes += model_.problem.nodes[Index(v)].memory_bytes.front();
       }
       if (bytes <= most) continue;
@@ -213,10 +200,9 @@ class MemoryAdder {
 
   IntraModel& model_;
   const size_t stage_count_;
-  std::vector<bool> lasting_;                 // per variable: alive all the time
+  std::vector<int64_t> copies_;               // per variable: alive all the time; 0: it passes by
   std::vector<std::vector<int64_t>> counts_;  // per variable and stage
   std::set<std::pair<int, int>> kept_;        // node and result
-  int64_t copies_ = 1;                        // of the variable being set
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -22,21 +21,6 @@ using planner::kData;
 using planner::kMicro;
 using planner::NodeStrategy;
 using planner::WithoutAxis;
-
-// The axis as a list of others.
-void Rename(const std::string& axis, const std::vector<std::string>& names, Sharding& sharding) {
-  for (mesh::AxisList& dim : sharding.dims) {
-    const auto it = std::find(dim.begin(), dim.end(), axis);
-    if (it == dim.end()) continue;
-    const auto at = dim.erase(it);
-    dim.insert(at, names.begin(), names.end());
-  }
-  const auto it = sharding.partial.find(axis);
-  if (it == sharding.partial.end()) return;
-  const ir::PartialKind kind = it->second;
-  sharding.partial.erase(it);
-  for (const std::string& name : names) sharding.partial[name] = kind;
-}
 
 NodeStrategy GroupedSum(const Node& node) {
   NodeStrategy strategy;
@@ -124,7 +108,7 @@ class ModelMaker {
       const bool update = graph().nodes[i].phase == Phase::kUpdate;
       const auto settle = [&](Sharding& sharding) {
         if (update) sharding = planner::OnMesh(std::move(sharding), in_time);
-        Rename(kData, batch, sharding);
+        RenameAxis(kData, batch, sharding);
       };
       for (Sharding& operand : strategy.operands) settle(operand);
       for (Sharding& result : strategy.results) settle(result);
@@ -343,6 +327,20 @@ class ModelMaker {
 };
 
 }  // namespace
+
+void RenameAxis(const std::string& axis, const mesh::AxisList& names, Sharding& sharding) {
+  for (mesh::AxisList& dim : sharding.dims) {
+    const auto it = std::find(dim.begin(), dim.end(), axis);
+    if (it == dim.end()) continue;
+    const auto at = dim.erase(it);
+    dim.insert(at, names.begin(), names.end());
+  }
+  const auto it = sharding.partial.find(axis);
+  if (it == sharding.partial.end()) return;
+  const ir::PartialKind kind = it->second;
+  sharding.partial.erase(it);
+  for (const std::string& name : names) sharding.partial[name] = kind;
+}
 
 bool SumsOverDevices(const Sharding& sharding) {
   return std::any_of(sharding.partial.begin(), sharding.partial.end(),

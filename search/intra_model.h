@@ -17,6 +17,9 @@ namespace meshwright::search {
 
 inline constexpr int kNoVariable = -1;
 
+// The axis as a list of others.
+void RenameAxis(const std::string& axis, const mesh::AxisList& names, mesh::Sharding& sharding);
+
 // Of more than microbatches.
 bool SumsOverDevices(const mesh::Sharding& sharding);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -254,7 +253,7 @@ class Prober {
     weight.is_master = !IsRead(name);
     weight.copy_is_shared = *copy->second.readers.begin() < layer;
     LayerProbe& probe = At(layer);
-    (weight.copy_is_shared ? probe.shared_copy_bytes : probe.copy_bytes) += weight.copy_bytes;
+    (weight.copy_is_shared ? probe.shared : probe.own).copy_bytes += weight.copy_bytes;
   }
 
   // Whether microbatches read the weight itself.
@@ -272,24 +271,29 @@ class Prober {
       if (tensor.role != planner::TensorRole::kParam || it == param_layers_.end()) continue;
       LayerProbe& probe = At(it->second);
       if (tensor.kind == ir::MemoryKind::kOptimizer) {
-        if (tensor.space == ir::Space::kDevice) probe.optimizer_bytes += bytes;
+        if (tensor.space == ir::Space::kDevice) probe.own.optimizer_bytes += bytes;
         continue;
       }
-      if (tensor.space == ir::Space::kDevice) probe.weight_bytes += bytes;
-      ProbedWeight weight = {tensor.local_type.dims, bytes, OptimizerBytesOf(tensor.name),
-                             GradientBytesOf(tensor)};
-      probe.gradient_bytes += weight.gradient_bytes;
-      weight.by_expert = tensor.sharding.UsesAxis(planner::kExpert);
-      if (weight.by_expert) probe.expert_gradient_bytes += weight.gradient_bytes;
-      AddCopy(tensor.name, it->second, weight);
-      probe.weights.push_back(std::move(weight));
+      if (tensor.space == ir::Space::kDevice) probe.own.bytes += bytes;
+      const ProbedWeight& weight = AddWeight(tensor, it->second, false);
+      probe.own.gradient_bytes += weight.gradient_bytes;
+      if (weight.by_expert) probe.of_experts.gradient_bytes += weight.gradient_bytes;
     }
   }
 
-  int64_t GradientBytesOf(const StageTensor& param) const {
+  // Of a layer that reads it; shared: an earlier one does, too.
+  const ProbedWeight& AddWeight(const StageTensor& param, int layer, bool shared) {
     const auto it = gradient_dtypes_.find(param.name);
     const ir::DType dtype = it == gradient_dtypes_.end() ? param.local_type.dtype : it->second;
-    return param.local_type.elements() * ir::DTypeBytes(dtype);
+    ProbedWeight& weight = At(layer).weights.emplace_back();
+    weight.dims = param.local_type.dims;
+    weight.bytes = param.local_type.bytes();
+    weight.optimizer_bytes = OptimizerBytesOf(param.name);
+    weight.gradient_bytes = param.local_type.elements() * ir::DTypeBytes(dtype);
+    weight.shared = shared;
+    weight.by_expert = !shared && param.sharding.UsesAxis(planner::kExpert);
+    AddCopy(param.name, layer, weight);
+    return weight;
   }
 
   // On the device: what comes of a farther memory at a time is little.
@@ -322,17 +326,12 @@ class Prober {
             });
         if (tensor == partition_.tensors.end()) continue;
         LayerProbe& probe = At(node.layer);
-        ProbedWeight weight = {tensor->local_type.dims, tensor->local_type.bytes(),
-                               OptimizerBytesOf(name), GradientBytesOf(*tensor)};
-        weight.shared = true;
-        AddCopy(name, node.layer, weight);
+        const ProbedWeight& weight = AddWeight(*tensor, node.layer, true);
         const int owner = param_layers_.at(name);
         if (probe.shared_layer < 0 || owner < probe.shared_layer) probe.shared_layer = owner;
-        probe.shared_weight_bytes += weight.bytes;
+        probe.shared.Add(weight);
         const bool whole = devices_.size() > 1 && tensor->local_type == tensor->global_type;
         probe.shared_whole_bytes += whole ? weight.bytes : 0;
-        probe.shared_optimizer_bytes += weight.optimizer_bytes;
-        probe.weights.push_back(std::move(weight));
       }
     }
   }
@@ -403,29 +402,26 @@ class Prober {
 
 }  // namespace
 
+void StateBytes::Add(const ProbedWeight& weight) {
+  ++weights;
+  bytes += weight.bytes;
+  gradient_bytes += weight.gradient_bytes;
+  optimizer_bytes += weight.optimizer_bytes;
+  if (weight.is_master) master_bytes += weight.bytes;
+  renewed_bytes += weight.is_master ? weight.copy_bytes : weight.bytes;
+}
+
 ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
   ZeroSplit split;
   for (const ProbedWeight& weight : probe.weights) {
     const auto dim = std::find_if(weight.dims.begin(), weight.dims.end(),
                                   [&](int64_t size) { return size % replicas == 0; });
     if (dim == weight.dims.end() || weight.bytes < planner::kZeroMinBytes) continue;
-    (weight.shared ? split.shared_bytes : split.bytes) += weight.bytes;
-    if (!weight.shared) split.gradient_bytes += weight.gradient_bytes;
-    (weight.copy_is_shared ? split.shared_copy_bytes : split.copy_bytes) += weight.copy_bytes;
-    (weight.shared ? split.shared_optimizer_bytes : split.optimizer_bytes) +=
-        weight.optimizer_bytes;
-    ++(weight.shared ? split.shared_weights : split.weights);
-    const int64_t renewed = weight.is_master ? weight.copy_bytes : weight.bytes;
-    (weight.shared ? split.shared_renewed_bytes : split.renewed_bytes) += renewed;
-    if (weight.is_master) {
-      (weight.shared ? split.shared_master_bytes : split.master_bytes) += weight.bytes;
-    } else {
+    (weight.shared ? split.shared : split.own).Add(weight);
+    (weight.copy_is_shared ? split.shared : split.own).copy_bytes += weight.copy_bytes;
+    if (weight.by_expert) split.of_experts.Add(weight);
+    if (!weight.is_master) {
       split.largest_renewed_bytes = std::max(split.largest_renewed_bytes, weight.bytes);
-    }
-    if (weight.by_expert) {
-      ++split.expert_weights;
-      split.expert_bytes += weight.gradient_bytes;
-      split.expert_renewed_bytes += renewed;
     }
     split.largest_bytes = std::max(split.largest_bytes, weight.gradient_bytes);
     split.largest_gathered_bytes = std::max(

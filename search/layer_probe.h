@@ -34,6 +34,18 @@ struct ProbedWeight {
   bool is_master = false;       // microbatches read nothing of it but the copy
 };
 
+// Of some weights together, and of what comes with them.
+struct StateBytes {
+  int weights = 0;  // how many
+  int64_t bytes = 0;
+  int64_t gradient_bytes = 0;
+  int64_t copy_bytes = 0;  // in the type of the microbatches, where that is another
+  int64_t optimizer_bytes = 0;
+  int64_t master_bytes = 0;   // of bytes: microbatches read a copy alone
+  int64_t renewed_bytes = 0;  // what microbatches read: those copies, and the other weights
+  void Add(const ProbedWeight& weight);  // without its copy
+};
+
 // Of one layer on one device of the submesh. Bytes are those of local blocks.
 struct LayerProbe {
   double forward_s = 0;   // per microbatch
@@ -41,17 +53,13 @@ struct LayerProbe {
   double weight_s = 0;    // of backward_s: the gradients of weights
   double update_s = 0;    // per step: the optimizer on all of the weights, casts of them
   double flops = 0;       // of products, attention and head, per microbatch, recomputation included
-  int64_t weight_bytes = 0;
-  int64_t copy_bytes = 0;  // of weights, in the type of the microbatches, where that is another
-  int64_t gradient_bytes = 0;
-  bool gradients_stay = true;         // else they wait in a farther memory
-  int64_t expert_gradient_bytes = 0;  // of these, what ranks of the expert axis have some of each
-  int64_t optimizer_bytes = 0;
-  // Of weights of earlier layers that it reads, too: another stage holds a copy of them.
-  int64_t shared_weight_bytes = 0;
+  StateBytes own;
+  bool gradients_stay = true;  // else they wait in a farther memory
+  StateBytes of_experts;       // of its own, what ranks of the expert axis have some of each
+  // Of weights of earlier layers that it reads, too: another stage holds a copy of them. Copies are
+  // those that an earlier layer reads, too.
+  StateBytes shared;
   int64_t shared_whole_bytes = 0;  // of these what every device of the tensor group has all of
-  int64_t shared_copy_bytes = 0;   // that an earlier layer reads, too
-  int64_t shared_optimizer_bytes = 0;
   int shared_layer = -1;  // the first of those layers; their gradients are summed once per step
   std::vector<ProbedWeight> weights;
   // Per microbatch. A value counts with the first layer whose backward reads it: where a stage
@@ -70,24 +78,7 @@ struct LayerProbe {
 
 // What ZeRO splits of a layer over `replicas` (planner/zero.h): weights of which they divide a dim.
 struct ZeroSplit {
-  int weights = 0;  // how many
-  int64_t bytes = 0;
-  int64_t gradient_bytes = 0;
-  int64_t copy_bytes = 0;
-  int64_t optimizer_bytes = 0;
-  int shared_weights = 0;  // of earlier layers
-  int64_t shared_bytes = 0;
-  int64_t shared_copy_bytes = 0;
-  int64_t shared_optimizer_bytes = 0;
-  int expert_weights = 0;    // of `weights`, those that the expert axis splits
-  int64_t expert_bytes = 0;  // of their gradients
-  // Of bytes and shared_bytes, weights of which microbatches read a copy alone.
-  int64_t master_bytes = 0;
-  int64_t shared_master_bytes = 0;
-  // Of all that is split what microbatches read: those copies, and the other weights.
-  int64_t renewed_bytes = 0;
-  int64_t shared_renewed_bytes = 0;
-  int64_t expert_renewed_bytes = 0;    // of renewed_bytes
+  StateBytes own, of_experts, shared;  // as of LayerProbe
   int64_t largest_renewed_bytes = 0;   // of one weight that is no master
   int64_t largest_bytes = 0;           // of one gradient
   int64_t largest_gathered_bytes = 0;  // of one weight or its copy

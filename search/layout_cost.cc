@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -68,7 +67,9 @@ class Coster {
       PriceParts();
       Hold(*schedule);
     }
-    Check();
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      MissesMost(stage, result_.stages[At(stage)]);
+    }
     if (result_.missing_bytes == 0) Simulate(*schedule);
     return std::move(result_);
   }
@@ -189,11 +190,11 @@ class Coster {
   double SumOfBlocks(int stage, const ZeroSplit& zero, double bytes, double weights) const {
     const Replicas& replicas = memo_->replicas[At(stage)];
     const double of_experts =
-        static_cast<double>(zero.expert_bytes) /
+        static_cast<double>(zero.of_experts.gradient_bytes) /
         static_cast<double>(SettingOf(stage).Degree(planner::ZeroKind::kGradients));
     return CallsSeconds(CollectiveKind::kAllReduce, bytes - of_experts,
-                        weights - zero.expert_weights, replicas.others) +
-           CallsSeconds(CollectiveKind::kAllReduce, of_experts, zero.expert_weights,
+                        weights - zero.of_experts.weights, replicas.others) +
+           CallsSeconds(CollectiveKind::kAllReduce, of_experts, zero.of_experts.weights,
                         replicas.others_of_experts);
   }
 
@@ -249,16 +250,16 @@ class Coster {
     const StateSetting setting = SettingOf(stage);
     const auto gradients = static_cast<double>(setting.Degree(planner::ZeroKind::kGradients));
     const bool copies = OwnerOfShared(part, probe) != SharedOwner::kSamePart;
-    const auto split = static_cast<double>(zero.gradient_bytes + (copies ? zero.shared_bytes : 0));
-    const double weights = zero.weights + (copies ? zero.shared_weights : 0);
+    const StateBytes shared = copies ? zero.shared : StateBytes();
+    const auto split = static_cast<double>(zero.own.gradient_bytes + shared.bytes);
+    const double weights = zero.own.weights + shared.weights;
     cost.backward_s +=
         count * (CallsSeconds(CollectiveKind::kReduceScatter, split, weights, replicas.gradients) +
                  SumOfBlocks(stage, zero, split / gradients, weights));
     if (layout().zero == 2) return;
     const auto blocks = static_cast<double>(setting.Degree(planner::ZeroKind::kWeights));
-    const auto whole = static_cast<double>(zero.bytes + (copies ? zero.shared_bytes : 0));
-    const auto narrow =
-        static_cast<double>(zero.copy_bytes + (copies ? zero.shared_copy_bytes : 0));
+    const auto whole = static_cast<double>(zero.own.bytes + shared.bytes);
+    const auto narrow = static_cast<double>(zero.own.copy_bytes + shared.copy_bytes);
     const double seconds =
         CallsSeconds(CollectiveKind::kAllGather, (narrow > 0 ? narrow : whole) / blocks, weights,
                      replicas.weights);
@@ -290,18 +291,23 @@ class Coster {
   // True where one microbatch in flight is too much, whatever is recomputed.
   bool CannotFit() {
     for (int stage = 0; stage < shape_.stages; ++stage) {
-      const int64_t budget = MemoryOf(stage);
-      if (budget == 0) continue;
+      if (MemoryOf(stage) == 0) continue;
       StageCost least = result_.stages[At(stage)];
       if (!pinned_) least.transient_bytes = 0;
       for (const int layer : LayersOf(stage)) AddLeast(stage, layer, least);
-      const int64_t missing = least.memory_bytes() - budget;
-      if (missing <= result_.missing_bytes) continue;
-      result_.missing_bytes = missing;
-      result_.tightest_stage = stage;
-      result_.stages[At(stage)] = least;
+      if (MissesMost(stage, least)) result_.stages[At(stage)] = least;
     }
     return result_.missing_bytes > 0;
+  }
+
+  // Of the stages so far, which is then remembered.
+  bool MissesMost(int stage, const StageCost& cost) {
+    const int64_t budget = MemoryOf(stage);
+    const int64_t missing = budget == 0 ? 0 : cost.memory_bytes() - budget;
+    if (missing <= result_.missing_bytes) return false;
+    result_.missing_bytes = missing;
+    result_.tightest_stage = stage;
+    return true;
   }
 
   void AddLeast(int stage, int layer, StageCost& cost) const {
@@ -529,16 +535,6 @@ class Coster {
     const InFlight& in_flight = in_flight_[At(part)];
     return in_flight.forward_done * probe.kept_bytes +
            in_flight.backward_done * WaitingBytes(probe);
-  }
-
-  void Check() {
-    for (int stage = 0; stage < shape_.stages; ++stage) {
-      const int64_t budget = MemoryOf(stage);
-      const int64_t missing = budget == 0 ? 0 : result_.stages[At(stage)].memory_bytes() - budget;
-      if (missing <= result_.missing_bytes) continue;
-      result_.missing_bytes = missing;
-      result_.tightest_stage = stage;
-    }
   }
 
   const LayoutInput& input_;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/text.h"
 #include "ir/averages.h"
 #include "ir/param_groups.h"
+#include "planner/resolve_layout.h"
 #include "search/open_choices.h"
 
 namespace meshwright::search {
@@ -18,13 +18,11 @@ namespace {
 std::string HostMemoryText(const ir::JobRequest& job, int64_t there) {
   ir::JobRequest with_host = job;
   std::string keys;
-  for (const auto& [key, memory] :
-       {std::pair("optimizer_memory", &ir::ParallelSpec::optimizer_memory),
-        std::pair("weights_memory", &ir::ParallelSpec::weights_memory),
-        std::pair("gradients_memory", &ir::ParallelSpec::gradients_memory)}) {
-    if (job.parallel.*memory != "device") continue;
-    with_host.parallel.*memory = "host";
-    keys += fmt::format("{}parallelism.{} = \"host\"", keys.empty() ? "" : ", ", key);
+  for (const planner::MemoryPin& pin : planner::kMemoryPins) {
+    const bool counts = pin.memory != &ir::ParallelSpec::activations_memory;
+    if (!counts || job.parallel.*pin.memory != "device") continue;
+    with_host.parallel.*pin.memory = "host";
+    keys += fmt::format("{}parallelism.{}_memory = \"host\"", keys.empty() ? "" : ", ", pin.kind);
     if (LeastStateBytes(with_host) <= there) break;
   }
   const int64_t less = LeastStateBytes(job) - LeastStateBytes(with_host);

@@ -1,7 +1,6 @@
 #include "search/pipeline_clock.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "planner/device_time.h"
 

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/json_int.h"
 #include "base/sha256.h"

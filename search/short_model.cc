@@ -1,6 +1,7 @@
 #include "search/short_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +12,7 @@
 
 #include "ir/builder.h"
 #include "ir/op.h"
+#include "ir/rewrite.h"
 #include "planner/stages.h"
 
 namespace meshwright::search {
@@ -19,18 +21,6 @@ namespace {
 using ir::Graph;
 using ir::Node;
 using ir::Op;
-
-struct ValueText {
-  std::string operator()(int64_t value) const { return fmt::format("{}", value); }
-  std::string operator()(double value) const { return fmt::format("{}", value); }
-  std::string operator()(const std::string& value) const { return value; }
-  std::string operator()(const std::vector<int64_t>& values) const {
-    return fmt::format("{}", fmt::join(values, ","));
-  }
-  std::string operator()(const std::vector<std::string>& values) const {
-    return fmt::format("{}", fmt::join(values, ","));
-  }
-};
 
 class Matcher {
  public:
@@ -72,7 +62,7 @@ class Matcher {
     // How a param starts, and what names are, changes nothing.
     for (const auto& [name, value] : node.attrs.values()) {
       if (node.op == Op::kParam || name == "name") continue;
-      text += fmt::format(" {}={}", name, std::visit(ValueText(), value));
+      std::visit([&, &of = name](const auto& v) { text += fmt::format(" {}={}", of, v); }, value);
     }
     for (ValueId input : node.inputs) text += " " + graph_.type(input).ToString();
     for (ValueId output : node.outputs) text += ">" + graph_.type(output).ToString();
@@ -227,20 +217,13 @@ class Shortener {
   }
 
   void Visit(size_t index, const std::vector<int>& short_layer) {
-    const Node& node = loss_.nodes[index];
+    Node node = loss_.nodes[index];
     if (node.op == ir::Op::kParam ? dropped_[index] : IsGone(node)) {
       if (node.op != ir::Op::kParam) StandFor(index);
       return;
     }
-    std::vector<ValueId> inputs;
-    std::vector<ir::TensorType> types;
-    for (const ValueId input : node.inputs) inputs.push_back(map_[input]);
-    for (const ValueId output : node.outputs) types.push_back(loss_.type(output));
-    builder_.SetLayer(node.layer < 0 ? node.layer : short_layer[static_cast<size_t>(node.layer)]);
-    builder_.SetPhase(node.phase);
-    const std::vector<ValueId> outputs =
-        builder_.Add(node.op, std::move(inputs), node.attrs, std::move(types));
-    for (size_t i = 0; i < outputs.size(); ++i) map_[node.outputs[i]] = outputs[i];
+    if (node.layer >= 0) node.layer = short_layer[static_cast<size_t>(node.layer)];
+    ir::CopyNode(builder_, loss_, node, map_);
   }
 
   // Readers get the results of the node at the same place of the layer that stays.

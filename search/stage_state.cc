@@ -75,22 +75,22 @@ double CallsSeconds(CollectiveKind kind, double bytes, double calls,
 
 int64_t ExchangedBytes(const LayerProbe& probe, const ZeroSplit& zero,
                        const StateSetting& setting) {
-  const int64_t parts = probe.shared_weight_bytes - probe.shared_whole_bytes +
-                        probe.shared_whole_bytes / setting.tensor;
-  const double split = Share(zero.shared_bytes, probe.shared_weight_bytes);
+  const int64_t parts =
+      probe.shared.bytes - probe.shared_whole_bytes + probe.shared_whole_bytes / setting.tensor;
+  const double split = Share(zero.shared.bytes, probe.shared.bytes);
   const auto degree = static_cast<double>(setting.Degree(ZeroKind::kOptimizer));
   return static_cast<int64_t>(static_cast<double>(parts) * (1 - split + split / degree));
 }
 
 int64_t OwnGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
                          const StateSetting& setting) {
-  return BlockOf(probe.gradient_bytes, zero.gradient_bytes, setting.Degree(ZeroKind::kGradients));
+  return BlockOf(probe.own.gradient_bytes, zero.own.gradient_bytes,
+                 setting.Degree(ZeroKind::kGradients));
 }
 
 int64_t SharedGradientBytes(const LayerProbe& probe, const ZeroSplit& zero,
                             const StateSetting& setting) {
-  return BlockOf(probe.shared_weight_bytes, zero.shared_bytes,
-                 setting.Degree(ZeroKind::kGradients));
+  return BlockOf(probe.shared.bytes, zero.shared.bytes, setting.Degree(ZeroKind::kGradients));
 }
 
 int64_t StageState::Block(int64_t bytes, int64_t split, ZeroKind kind) const {
@@ -98,10 +98,19 @@ int64_t StageState::Block(int64_t bytes, int64_t split, ZeroKind kind) const {
 }
 
 // Of weights, those that only the optimizer has as they are are split as its state is.
-int64_t StageState::WeightBlock(int64_t bytes, int64_t split, int64_t masters) const {
-  masters = std::min(masters, bytes);
-  return Block(bytes - masters, split - masters, ZeroKind::kWeights) +
-         Block(masters, masters, ZeroKind::kOptimizer);
+int64_t StageState::HeldBytes(const StateBytes& all, const StateBytes& split) const {
+  const int64_t masters = std::min(split.master_bytes, all.bytes);
+  return Block(all.bytes - masters, split.bytes - masters, ZeroKind::kWeights) +
+         Block(masters, masters, ZeroKind::kOptimizer) +
+         Block(all.copy_bytes, split.copy_bytes, ZeroKind::kWeights) +
+         Block(all.optimizer_bytes, split.optimizer_bytes, ZeroKind::kOptimizer);
+}
+
+void StageState::Gradients::Add(int count, int64_t all, int64_t split, const StateBytes& weights) {
+  bytes += count * all;
+  split_bytes += count * split;
+  renewed_bytes += count * weights.renewed_bytes;
+  split_weights += count * weights.weights;
 }
 
 void StageState::AddGradients(int64_t bytes) {
@@ -110,26 +119,19 @@ void StageState::AddGradients(int64_t bytes) {
 
 int64_t StageState::SharedBlock(int64_t bytes, const LayerProbe& probe,
                                 const ZeroSplit& zero) const {
-  const double split = Share(zero.shared_bytes, probe.shared_weight_bytes);
+  const double split = Share(zero.shared.bytes, probe.shared.bytes);
   return Block(bytes, static_cast<int64_t>(split * static_cast<double>(bytes)),
                ZeroKind::kOptimizer);
 }
 
 void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner, int count) {
-  const double split = Share(zero.bytes, probe.weight_bytes);
-  cost_.state_bytes +=
-      count * (WeightBlock(probe.weight_bytes, zero.bytes, zero.master_bytes) +
-               Block(probe.copy_bytes, zero.copy_bytes, ZeroKind::kWeights) +
-               Block(probe.optimizer_bytes, zero.optimizer_bytes, ZeroKind::kOptimizer));
+  const double split = Share(zero.own.bytes, probe.own.bytes);
+  cost_.state_bytes += count * HeldBytes(probe.own, zero.own);
   if (probe.gradients_stay) AddGradients(count * OwnGradientBytes(probe, zero, setting_));
-  gradients_.bytes += count * (probe.gradient_bytes - probe.expert_gradient_bytes);
-  gradients_.split_bytes += count * (zero.gradient_bytes - zero.expert_bytes);
-  gradients_.renewed_bytes += count * (zero.renewed_bytes - zero.expert_renewed_bytes);
-  gradients_.split_weights += count * (zero.weights - zero.expert_weights);
-  of_experts_.bytes += count * probe.expert_gradient_bytes;
-  of_experts_.split_bytes += count * zero.expert_bytes;
-  of_experts_.renewed_bytes += count * zero.expert_renewed_bytes;
-  of_experts_.split_weights += count * zero.expert_weights;
+  gradients_.Add(count, probe.own.gradient_bytes, zero.own.gradient_bytes, zero.own);
+  const int64_t of_experts = probe.of_experts.gradient_bytes;
+  gradients_.Add(-count, of_experts, zero.of_experts.gradient_bytes, zero.of_experts);
+  of_experts_.Add(count, of_experts, zero.of_experts.gradient_bytes, zero.of_experts);
   const auto degree = static_cast<double>(setting_.Degree(ZeroKind::kOptimizer));
   cost_.update_s += count * probe.update_s * (1 - split + split / degree);
   run_bytes_ = std::max(run_bytes_, RunBytes(probe, zero));
@@ -163,15 +165,9 @@ void StageState::AddShared(const LayerProbe& probe, const ZeroSplit& zero, Share
   if (probe.shared_layer < 0 || owner == SharedOwner::kSamePart) return;
   // Parts sum up gradients of their own.
   AddGradients(SharedGradientBytes(probe, zero, setting_));
-  gradients_.bytes += probe.shared_weight_bytes;
-  gradients_.split_bytes += zero.shared_bytes;
-  gradients_.renewed_bytes += zero.shared_renewed_bytes;
-  gradients_.split_weights += zero.shared_weights;
+  gradients_.Add(1, probe.shared.bytes, zero.shared.bytes, zero.shared);
   if (owner == SharedOwner::kOtherPart) return;
-  cost_.state_bytes +=
-      WeightBlock(probe.shared_weight_bytes, zero.shared_bytes, zero.shared_master_bytes) +
-      Block(probe.shared_copy_bytes, zero.shared_copy_bytes, ZeroKind::kWeights) +
-      Block(probe.shared_optimizer_bytes, zero.shared_optimizer_bytes, ZeroKind::kOptimizer);
+  cost_.state_bytes += HeldBytes(probe.shared, zero.shared);
   AddExchange(probe, zero, /*sums_into_slot=*/true);
 }
 
@@ -182,7 +178,7 @@ void StageState::AddReader(const LayerProbe& probe, const ZeroSplit& zero) {
 // The gradient of the other stage arrives in parts, is put together, and added to the own one. The
 // sum outlives the run where the update waits for norms of other stages' gradients.
 void StageState::AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot) {
-  const int64_t sum = SharedBlock(probe.shared_weight_bytes, probe, zero);
+  const int64_t sum = SharedBlock(probe.shared.bytes, probe, zero);
   const int64_t whole =
       setting_.tensor > 1 ? SharedBlock(probe.shared_whole_bytes, probe, zero) : 0;
   packed_bytes_ = std::max(packed_bytes_, whole);

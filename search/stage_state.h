@@ -90,10 +90,13 @@ class StageState {
     int64_t split_bytes = 0;    // of these
     int64_t renewed_bytes = 0;  // what microbatches read of the weights of these: copies
     int split_weights = 0;
+    // `weights`: those of which `split` is split.
+    void Add(int count, int64_t all, int64_t split, const StateBytes& weights);
   };
 
   int64_t Block(int64_t bytes, int64_t split, planner::ZeroKind kind) const;
-  int64_t WeightBlock(int64_t bytes, int64_t split, int64_t masters) const;
+  // Weights, copies and state of the optimizer; of them `split` is split.
+  int64_t HeldBytes(const StateBytes& all, const StateBytes& split) const;
   // Whether the update gathers what it renews in blocks.
   bool RenewsBlocks() const { return setting_.zero == 1 || setting_.zero == 2; }
   int64_t SharedBlock(int64_t bytes, const LayerProbe& probe, const ZeroSplit& zero) const;

@@ -163,48 +163,6 @@ TEST(ForecastStep, DevicesThatShareCoresSlowOneAnother) {
   EXPECT_NEAR(MustForecast(job, topology).forecast.step_s, 4 * apart_s, 1e-9 * apart_s);
 }
 
-TEST(ForecastStep, MemoryOverTimePeaksAtThePlansMemory) {
-  const Case pipeline = MustForecast(Job(1, 1, 2, 4), mesh::Topology::Local(2));
-  for (size_t p = 0; p < 2; ++p) {
-    const MemorySeries& series = pipeline.forecast.memory[p];
-    ASSERT_FALSE(series.empty());
-    int64_t peak = 0;
-    double last_s = 0;
-    for (const MemorySample& sample : series) {
-      EXPECT_GE(sample.time_s, last_s);
-      last_s = sample.time_s;
-      peak = std::max(peak, TotalOf(sample.bytes));
-      for (const int64_t bytes : sample.bytes) EXPECT_GE(bytes, 0);
-    }
-    const DeviceMemory& planned = pipeline.plan.memory[p];
-    int64_t planned_bytes = 0;
-    for (const auto& [kind, bytes] : planned.bytes) planned_bytes += bytes;
-    EXPECT_LE(peak, planned_bytes);
-    EXPECT_GE(static_cast<double>(peak), 0.9 * static_cast<double>(planned_bytes));
-    // What outlives the step is there from its begin to its end.
-    const auto weights = static_cast<size_t>(ir::MemoryKind::kWeights);
-    EXPECT_GE(series.front().bytes[weights], planned.bytes.at(ir::MemoryKind::kWeights));
-    EXPECT_EQ(series.back().bytes[weights], planned.bytes.at(ir::MemoryKind::kWeights));
-  }
-  const std::string trace = ForecastTrace(pipeline.plan, pipeline.forecast);
-  EXPECT_THAT(trace, HasSubstr(R"("name":"MiB of device 1","ph":"C","pid":1,)"));
-}
-
-// Of many programs, worked out by several threads.
-TEST(ForecastStep, MemoryOverTimeIsThatOfEachProgram) {
-  const Case pipeline = MustForecast(Job(1, 1, 4, 8), mesh::Topology::Local(4));
-  ASSERT_EQ(pipeline.forecast.memory.size(), 4U);
-  for (size_t p = 0; p < 4; ++p) {
-    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan.Of("step")[p]);
-    const MemorySeries& series = pipeline.forecast.memory[p];
-    ASSERT_EQ(series.size(), 2 * runs.size()) << p;
-    for (size_t r = 0; r < runs.size(); ++r) {
-      EXPECT_EQ(series[2 * r].bytes, runs[r].peak) << p << " " << r;
-      EXPECT_EQ(series[2 * r + 1].bytes, runs[r].after) << p << " " << r;
-    }
-  }
-}
-
 TEST(ForecastStep, RefusesAClusterThatIsTooSmall) {
   const auto plan = MakePlan(Job(2, 1, 1, 1), mesh::Topology::Local(2));
   ASSERT_TRUE(plan.has_value());

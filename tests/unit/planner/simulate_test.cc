@@ -421,33 +421,5 @@ TEST(ExecutablePiece, IsTheNameBehindTheStage) {
   EXPECT_EQ(ExecutablePiece(MakeExecutable("z")), "z");
 }
 
-TEST(ToChromeTrace, NamesStagesAndDevicesAndTimesRunsInMicroseconds) {
-  const std::vector<Program> programs = {ProgramWriter(0, 0).Run("s0/f").Send("c").Take(),
-                                         ProgramWriter(5, 1).Recv("c").Run("s1/\"b\\", 3).Take()};
-  const Simulation simulation = MustSimulate(programs, ConstantCosts(1.5e-3));
-  EXPECT_EQ(
-      ToChromeTrace(programs, simulation),
-      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-      R"({"name":"process_name","ph":"M","pid":0,"args":{"name":"stage 0"}},)"
-      "\n"
-      R"({"name":"process_sort_index","ph":"M","pid":0,"args":{"sort_index":0}},)"
-      "\n"
-      R"({"name":"thread_name","ph":"M","pid":0,"tid":0,"args":{"name":"device 0"}},)"
-      "\n"
-      R"({"name":"process_name","ph":"M","pid":1,"args":{"name":"stage 1"}},)"
-      "\n"
-      R"({"name":"process_sort_index","ph":"M","pid":1,"args":{"sort_index":1}},)"
-      "\n"
-      R"({"name":"thread_name","ph":"M","pid":1,"tid":5,"args":{"name":"device 5"}},)"
-      "\n"
-      R"({"name":"s0/f mb=0","cat":"forward","ph":"X","pid":0,"tid":0,"ts":0.000,"dur":1500.000,)"
-      R"("args":{"microbatch":0,"instruction":0}},)"
-      "\n"
-      R"({"name":"s1/\"b\\ mb=3","cat":"update","ph":"X","pid":1,"tid":5,"ts":1500.000,)"
-      R"("dur":1500.000,"args":{"microbatch":3,"instruction":1}})"
-      "\n"
-      "]}\n");
-}
-
 }  // namespace
 }  // namespace meshwright::planner

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "config/saved_plan.h"
 #include "planner/layout.h"
+#include "report/forecast_trace.h"
 #include "report/plan_json.h"
 #include "report/plan_report.h"
 #include "report/plan_svg.h"
@@ -39,8 +40,7 @@ void ExpectAgreement(const std::vector<std::string>& overrides, int devices) {
   const std::string table =
       planner::FormatPlan(planned->plan(), false) + FormatForecast(planned->forecast);
   const std::string svg = PlanSvg(planned->plan(), planned->forecast, topology);
-  const auto trace =
-      nlohmann::json::parse(planner::ForecastTrace(planned->plan(), planned->forecast));
+  const auto trace = nlohmann::json::parse(ForecastTrace(planned->plan(), planned->forecast));
 
   // The step.
   const auto& forecast = json.at("forecast");

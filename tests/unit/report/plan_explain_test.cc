@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "report/memory_series.h"
 #include "search/choice_problem.h"
 #include "tests/still_clock.h"
 #include "tests/unit/report/planned_job.h"
@@ -127,7 +128,7 @@ TEST_F(ExplainPlanOfTwoStages, MemoryByKindAndPlace) {
   EXPECT_THAT(*text, HasSubstr("FULLEST DEVICE"));
   EXPECT_THAT(*text, HasSubstr("optimizer"));
   const auto object = nlohmann::json::parse(Explain("memory", true).value_or("{}"));
-  ASSERT_EQ(object["memory"].size(), static_cast<size_t>(planner::kMemoryKindCount));
+  ASSERT_EQ(object["memory"].size(), static_cast<size_t>(kMemoryKindCount));
   EXPECT_EQ(object["memory"][0]["kind"], "weights");
   EXPECT_GT(object["memory"][0]["device_bytes"], 0);
   EXPECT_EQ(object["memory"][0]["host_bytes"], 0);

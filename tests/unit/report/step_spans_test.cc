@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mesh/measured_factors.h"
+#include "report/forecast_trace.h"
 #include "report/step_trace.h"
 #include "tests/unit/report/planned_job.h"
 #include "tests/unit/report/recorded_step.h"
@@ -175,7 +176,7 @@ TEST_F(StepSpansTest, ATraceHasTheForecastsRowsNamesAndTimes) {
   ASSERT_TRUE(text.has_value()) << text.error();
   const auto trace = nlohmann::json::parse(*text);
   const auto forecast =
-      nlohmann::json::parse(planner::ToChromeTrace(plan().Main(), planned_->forecast.simulation));
+      nlohmann::json::parse(ToChromeTrace(plan().Main(), planned_->forecast.simulation));
   const auto rows = Rows(trace), expected = Rows(forecast);
   ASSERT_EQ(rows.size(), expected.size());
   for (const auto& [row, runs] : expected) {

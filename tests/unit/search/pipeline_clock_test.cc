@@ -140,16 +140,16 @@ TEST(ZeroSplit, TakesWeightsOfWhichADimDivides) {
                    {{8}, 32, 64, 32},
                    {{30, 64}, 7680, 15360, 7680, 3840, true}};
   const ZeroSplit by_eight = SplitOver(probe, 8);
-  EXPECT_EQ(by_eight.weights, 1) << "the last of the layer's own is too small to split";
-  EXPECT_EQ(by_eight.bytes, 24576);
-  EXPECT_EQ(by_eight.optimizer_bytes, 49152);
-  EXPECT_EQ(by_eight.shared_bytes, 7680);
-  EXPECT_EQ(by_eight.copy_bytes, 3840) << "no earlier layer reads the copy";
-  EXPECT_EQ(by_eight.gradient_bytes, 12288) << "of 16 bits";
+  EXPECT_EQ(by_eight.own.weights, 1) << "the last of the layer's own is too small to split";
+  EXPECT_EQ(by_eight.own.bytes, 24576);
+  EXPECT_EQ(by_eight.own.optimizer_bytes, 49152);
+  EXPECT_EQ(by_eight.shared.bytes, 7680);
+  EXPECT_EQ(by_eight.own.copy_bytes, 3840) << "no earlier layer reads the copy";
+  EXPECT_EQ(by_eight.own.gradient_bytes, 12288) << "of 16 bits";
   EXPECT_EQ(by_eight.largest_bytes, 12288);
   EXPECT_EQ(by_eight.packed_bytes, 7680) << "30 rows are no multiple of 8: blocks of columns";
-  EXPECT_EQ(SplitOver(probe, 36).bytes, 0) << "96 and 64 are no multiples of 36";
-  EXPECT_EQ(SplitOver(probe, 25).bytes, 1400);
+  EXPECT_EQ(SplitOver(probe, 36).own.bytes, 0) << "96 and 64 are no multiples of 36";
+  EXPECT_EQ(SplitOver(probe, 25).own.bytes, 1400);
 }
 
 }  // namespace

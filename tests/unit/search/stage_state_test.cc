@@ -10,18 +10,18 @@ namespace {
 LayerProbe Layer() {
   LayerProbe probe;
   probe.update_s = 8;
-  probe.weight_bytes = probe.gradient_bytes = 800;
-  probe.optimizer_bytes = 1600;
+  probe.own.bytes = probe.own.gradient_bytes = 800;
+  probe.own.optimizer_bytes = 1600;
   probe.transient_bytes = 100;
   return probe;
 }
 
 ZeroSplit Split() {
   ZeroSplit split;
-  split.weights = 2;
-  split.bytes = split.gradient_bytes = 640;
-  split.optimizer_bytes = 1280;
-  split.renewed_bytes = 640;
+  split.own.weights = 2;
+  split.own.bytes = split.own.gradient_bytes = 640;
+  split.own.optimizer_bytes = 1280;
+  split.own.renewed_bytes = 640;
   split.largest_bytes = split.largest_gathered_bytes = split.packed_bytes = 512;
   split.largest_renewed_bytes = 512;
   return split;
@@ -92,11 +92,11 @@ TEST(StageState, GroupsSplitEachKindOverTheirOwnReplicas) {
 // Of what is split, 512 bytes are read as copies of half the size.
 TEST(StageState, WeightsThatAreReadAsCopiesAreStateOfTheOptimizer) {
   LayerProbe probe = Layer();
-  probe.copy_bytes = 256;
+  probe.own.copy_bytes = 256;
   ZeroSplit split = Split();
-  split.master_bytes = 512;
-  split.copy_bytes = 256;
-  split.renewed_bytes = 128 + 256;
+  split.own.master_bytes = 512;
+  split.own.copy_bytes = 256;
+  split.own.renewed_bytes = 128 + 256;
   split.largest_renewed_bytes = 128;
   const auto of = [&](int64_t zero) {
     StageState state(Setting(zero));
@@ -106,9 +106,9 @@ TEST(StageState, WeightsThatAreReadAsCopiesAreStateOfTheOptimizer) {
   EXPECT_EQ(of(0).state_bytes, 800 + 256 + 800 + 1600);
   EXPECT_EQ(of(1).state_bytes, (288 + 128) + 256 + 800 + (320 + 320));
   EXPECT_EQ(of(3).state_bytes, (160 + 160) + 64 + (160 + 160) + (320 + 320));
-  split.renewed_bytes = 640;
+  split.own.renewed_bytes = 640;
   const double wide_s = of(1).sync_s;
-  split.renewed_bytes = 128 + 256;
+  split.own.renewed_bytes = 128 + 256;
   EXPECT_LT(of(1).sync_s, wide_s);
 }
 
@@ -124,7 +124,7 @@ TEST(StageState, WeightsOfExpertsAreSummedOverFewerReplicas) {
     return state.Finish().sync_s;
   };
   const double by_all_s = sync_s();
-  probe.expert_gradient_bytes = probe.gradient_bytes;
+  probe.of_experts.gradient_bytes = probe.own.gradient_bytes;
   EXPECT_LT(sync_s(), by_all_s);
   EXPECT_GT(sync_s(), 0);
 }
@@ -154,8 +154,8 @@ TEST(StageState, AGradientThatIsNotSummedUpWaitsInTheUpdate) {
 TEST(StageState, CopiesOfAnotherStagesWeightsAreHeldAndExchanged) {
   LayerProbe head;
   head.shared_layer = 0;
-  head.shared_weight_bytes = 400;
-  head.shared_optimizer_bytes = 800;
+  head.shared.bytes = 400;
+  head.shared.optimizer_bytes = 800;
   const ZeroSplit whole;  // ZeroSplit of a weight that nothing divides
   const auto state_bytes = [&](SharedOwner owner) {
     StageState state(Setting(0));
@@ -175,7 +175,7 @@ TEST(StageState, CopiesOfAnotherStagesWeightsAreHeldAndExchanged) {
 
 TEST(ExchangedBytes, AreABlockOfAReplicaAndAPartOfATensorGroup) {
   LayerProbe head;
-  head.shared_weight_bytes = 400;
+  head.shared.bytes = 400;
   StateSetting setting = Setting(0);
   EXPECT_EQ(ExchangedBytes(head, {}, setting), 400);
   head.shared_whole_bytes = 400;
@@ -183,7 +183,7 @@ TEST(ExchangedBytes, AreABlockOfAReplicaAndAPartOfATensorGroup) {
   EXPECT_EQ(ExchangedBytes(head, {}, setting), 200);
   setting.zero = 1;
   ZeroSplit split;
-  split.shared_bytes = 400;
+  split.shared.bytes = 400;
   EXPECT_EQ(ExchangedBytes(head, split, setting), 50);
 }
 

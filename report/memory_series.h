@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "planner/simulate.h"
 
-namespace meshwright::planner {
+namespace meshwright::report {
 
 inline constexpr size_t kMemoryKindCount = 6;  // of ir::MemoryKind
 using BytesByKind = std::array<int64_t, kMemoryKindCount>;
@@ -36,9 +37,8 @@ struct MemorySample {
 };
 using MemorySeries = std::vector<MemorySample>;  // times ascend
 
-struct Simulation;
 // One series per program. Devices with the same slots and instructions are worked out once.
 std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
-                                         const Simulation& simulation);
+                                         const planner::Simulation& simulation);
 
-}  // namespace meshwright::planner
+}  // namespace meshwright::report

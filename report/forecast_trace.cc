@@ -2,6 +2,8 @@
 // processes and threads, one "X" event per RUN with ts and dur in microseconds (three decimals),
 // microbatch and instruction as args, and one for the collectives that begin beside what computes,
 // in a thread of their own; one "C" event per sample of a device's memory, MiB by kind.
+#include "report/forecast_trace.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,11 +13,12 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "planner/simulate.h"
-#include "planner/trace_events.h"
 
-namespace meshwright::planner {
-
+namespace meshwright::report {
 namespace {
+
+using planner::Simulation;
+using planner::Span;
 
 // Behind the devices' own, which are their numbers.
 constexpr int32_t kBesideThreads = 1'000'000;
@@ -43,13 +46,13 @@ std::string TraceRun(const ir::Program& program, int instruction, double begin_s
   const ir::Instruction& run = program.instructions.at(static_cast<size_t>(instruction));
   MW_CHECK(run.op == ir::Opcode::kRun) << "instruction " << instruction << " is no RUN";
   const ir::Executable& executable = program.executables[run.executable.index()];
-  const std::string piece = ExecutablePiece(executable);
+  const std::string piece = planner::ExecutablePiece(executable);
   const double begin_us = begin_s * 1e6;
   return fmt::format(
       R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
       R"("args":{{"microbatch":{},"instruction":{}}}}})",
       JsonEscape(fmt::format("{} mb={}", executable.graph->name, run.microbatch)),
-      PieceCategory(piece), program.stage.value(), program.device.value(), begin_us,
+      planner::PieceCategory(piece), program.stage.value(), program.device.value(), begin_us,
       end_s * 1e6 - begin_us, run.microbatch, instruction);
 }
 
@@ -116,4 +119,9 @@ std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulatio
   return TraceDocument(events);
 }
 
-}  // namespace meshwright::planner
+std::string ForecastTrace(const planner::Plan& plan, const planner::Forecast& forecast) {
+  return ToChromeTrace(plan.Main(), forecast.simulation,
+                       MemoryOverTime(plan.Main(), forecast.simulation));
+}
+
+}  // namespace meshwright::report

@@ -1,4 +1,4 @@
-#include "planner/memory_series.h"
+#include "report/memory_series.h"
 
 #include <algorithm>
 #include <map>
@@ -9,13 +9,13 @@
 #include "planner/memory.h"
 #include "planner/simulate.h"
 
-namespace meshwright::planner {
+namespace meshwright::report {
 namespace {
 
 size_t KindOf(const ir::Slot& slot) { return static_cast<size_t>(slot.kind); }
 
 // Bytes by kind at every tick of planner/memory.h's clock.
-std::vector<BytesByKind> BytesPerTick(const ir::Program& program, const SlotSpans& spans) {
+std::vector<BytesByKind> BytesPerTick(const ir::Program& program, const planner::SlotSpans& spans) {
   std::vector<BytesByKind> ticks(static_cast<size_t>(spans.end) + 2);
   for (size_t s = 0; s < program.slots.size(); ++s) {
     const ir::Slot& slot = program.slots[s];
@@ -60,7 +60,7 @@ int64_t TotalOf(const BytesByKind& bytes) {
 }
 
 std::vector<RunMemory> MemoryOfRuns(const ir::Program& program) {
-  const SlotSpans spans = SpansOf(program);
+  const planner::SlotSpans spans = planner::SpansOf(program);
   const std::vector<BytesByKind> ticks = BytesPerTick(program, spans);
   std::vector<int64_t> workspace_bytes;
   for (const ir::Executable& executable : program.executables) {
@@ -92,7 +92,7 @@ std::vector<RunMemory> MemoryOfRuns(const ir::Program& program) {
 }
 
 std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
-                                         const Simulation& simulation) {
+                                         const planner::Simulation& simulation) {
   std::vector<size_t> like(programs.size());  // in `firsts`: the program with equal memory
   std::vector<size_t> firsts;
   for (size_t p = 0; p < programs.size(); ++p) {
@@ -111,7 +111,7 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
   for (size_t p = 0; p < programs.size(); ++p) position[programs[p].device.value()] = p;
   std::vector<MemorySeries> series(programs.size());
   std::vector<size_t> next(programs.size(), 0);
-  for (const Span& span : simulation.spans) {
+  for (const planner::Span& span : simulation.spans) {
     const size_t p = position.at(span.device);
     // Spans are in order of begin, and a device's RUNs in the order of its instructions.
     MW_CHECK(next[p] < runs[like[p]].size())
@@ -123,4 +123,4 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
   return series;
 }
 
-}  // namespace meshwright::planner
+}  // namespace meshwright::report

@@ -1,0 +1,69 @@
+// What devices hold over a forecast step, against the plan's memory.
+#include "report/memory_series.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/unit/report/planned_job.h"
+
+namespace meshwright::report {
+namespace {
+
+PlannedJob MustPlan(int stages, int microbatches) {
+  auto planned = PlanSmallJob(
+      {"parallelism.data_parallel_replicate_degree=1", "parallelism.tensor_parallel_degree=1",
+       fmt::format("parallelism.pipeline_parallel_degree={}", stages),
+       fmt::format("parallelism.pipeline_parallel_microbatches={}", microbatches),
+       "parallelism.pipeline_parallel_schedule=\"1f1b\""},
+      mesh::Topology::Local(stages));
+  EXPECT_TRUE(planned.has_value()) << planned.error().message();
+  return *std::move(planned);
+}
+
+TEST(MemoryOverTime, PeaksAtThePlansMemory) {
+  const PlannedJob pipeline = MustPlan(2, 4);
+  const auto all = MemoryOverTime(pipeline.plan().Main(), pipeline.forecast.simulation);
+  ASSERT_EQ(all.size(), 2U);
+  for (size_t p = 0; p < 2; ++p) {
+    const MemorySeries& series = all[p];
+    ASSERT_FALSE(series.empty());
+    int64_t peak = 0;
+    double last_s = 0;
+    for (const MemorySample& sample : series) {
+      EXPECT_GE(sample.time_s, last_s);
+      last_s = sample.time_s;
+      peak = std::max(peak, TotalOf(sample.bytes));
+      for (const int64_t bytes : sample.bytes) EXPECT_GE(bytes, 0);
+    }
+    const planner::DeviceMemory& planned = pipeline.plan().memory[p];
+    int64_t planned_bytes = 0;
+    for (const auto& [kind, bytes] : planned.bytes) planned_bytes += bytes;
+    EXPECT_LE(peak, planned_bytes);
+    EXPECT_GE(static_cast<double>(peak), 0.9 * static_cast<double>(planned_bytes));
+    // What outlives the step is there from its begin to its end.
+    const auto weights = static_cast<size_t>(ir::MemoryKind::kWeights);
+    EXPECT_GE(series.front().bytes[weights], planned.bytes.at(ir::MemoryKind::kWeights));
+    EXPECT_EQ(series.back().bytes[weights], planned.bytes.at(ir::MemoryKind::kWeights));
+  }
+}
+
+// Of many programs, worked out by several threads.
+TEST(MemoryOverTime, IsThatOfEachProgram) {
+  const PlannedJob pipeline = MustPlan(4, 8);
+  const auto all = MemoryOverTime(pipeline.plan().Main(), pipeline.forecast.simulation);
+  ASSERT_EQ(all.size(), 4U);
+  for (size_t p = 0; p < 4; ++p) {
+    const std::vector<RunMemory> runs = MemoryOfRuns(pipeline.plan().Main()[p]);
+    ASSERT_EQ(all[p].size(), 2 * runs.size()) << p;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      EXPECT_EQ(all[p][2 * r].bytes, runs[r].peak) << p << " " << r;
+      EXPECT_EQ(all[p][2 * r + 1].bytes, runs[r].after) << p << " " << r;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::report
