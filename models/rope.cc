@@ -109,9 +109,11 @@ ValueId Turn(client::Builder& builder, ValueId x, const Rope& rope) {
     turning = builder.Reshape(turning, {dims[0], dims[1], dims[2], rope.turned});
   }
   const RopeScaling& scaling = rope.scaling;
+  // Over pages a step has few tokens of long texts; all steps turn by one length.
+  const int64_t longest = builder.pages() ? builder.pages()->shape.positions : dims[1];
   ValueId turned = scaling.kind == RopeKind::kPlain
                        ? builder.Rotary(turning, rope.base)
-                       : builder.Rotary(turning, RopeFrequencies(rope, dims[1]));
+                       : builder.Rotary(turning, RopeFrequencies(rope, longest));
   if (scaling.amplitude != 1) turned = builder.Scale(turned, scaling.amplitude);
   if (!part) return turned;
   return builder.Concat({turned, builder.Slice(x, 3, rope.turned, dims[3] - rope.turned)}, 3);
