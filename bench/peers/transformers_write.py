@@ -1,7 +1,7 @@
 """transformers' generate on a folder's model, greedy, with its cache of keys: JSON on stdout.
 
     transformers_write.py FOLDER --type float32|bfloat16 --texts N --prompt N --new N --threads N
-    transformers_write.py FOLDER --make gpt2|llama      writes a model drawn with seed 0 instead
+    transformers_write.py FOLDER --make gpt2|llama|llama-1g  writes a model drawn with seed 0 instead
 """
 import argparse
 import json
@@ -17,9 +17,10 @@ def make(folder, kind):
     if kind == "gpt2":
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config())
     else:
+        width, ffn, layers, heads = (1280, 3456, 10, 20) if kind == "llama-1g" else (768, 2048, 12, 12)
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-            vocab_size=32_000, hidden_size=768, intermediate_size=2048, num_hidden_layers=12,
-            num_attention_heads=12, num_key_value_heads=12, max_position_embeddings=4096,
+            vocab_size=32_000, hidden_size=width, intermediate_size=ffn, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=4096,
             tie_word_embeddings=False))
     model.save_pretrained(folder)
 
@@ -27,7 +28,7 @@ def make(folder, kind):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("folder")
-    p.add_argument("--make", choices=["gpt2", "llama"])
+    p.add_argument("--make", choices=["gpt2", "llama", "llama-1g"])
     p.add_argument("--type", choices=["float32", "bfloat16"], default="float32")
     for name, default in (("texts", 1), ("prompt", 32), ("new", 128), ("threads", 1)):
         p.add_argument(f"--{name}", type=int, default=default)
