@@ -6,6 +6,7 @@ import sys
 
 import cases
 import context  # registers its cases
+import page  # registers its case
 import recovery  # registers its cases
 import roofline
 import table

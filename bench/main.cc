@@ -11,6 +11,7 @@
 #include "bench/all_reduce.h"
 #include "bench/ask_case.h"
 #include "bench/checkpoint_case.h"
+#include "bench/crowd_case.h"
 #include "bench/device_run.h"
 #include "bench/encode_case.h"
 #include "bench/gpu_cases.h"
@@ -379,5 +380,6 @@ int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "worker") return meshwright::bench::AskWorker(argc - 1, argv + 1);
   if (mode == "host-actors") return meshwright::bench::AskWorker(argc, argv);
+  if (mode == "crowd") return meshwright::bench::CrowdMain(argc - 1, argv + 1);
   return meshwright::bench::Main(argc, argv);
 }

@@ -6,7 +6,8 @@ from common import ROOT, RUNS
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 # What else a target asks of our side.
-_ALSO = {"over_own_float32": "× own float32", "over_plan": "× the plan", "percent_of_step": "% of the step"}
+_ALSO = {"over_own_float32": "× own float32", "over_plan": "× the plan", "percent_of_step": "% of the step",
+         "page_core_percent": "% of a core"}
 _UNITS = {"tokens_per_s": "tokens/s", "us": "µs", "us_per_node": "µs per node", "peak_rss_mib": "MiB",
           "seconds": "s", "milliseconds": "ms", "percent": "%", "gb_per_s": "GB/s", "ms_per_gib": "ms per GiB"}
 
