@@ -200,33 +200,34 @@ KernelResult MakeAloneGroupedMatmul(const KernelSpec& spec) {
            element * ir::DTypeBytes(tensor.type->dtype);
   };
   const auto is_half = [](const Tensor& tensor) { return tensor.type->dtype == ir::DType::kBF16; };
-  return MakeFunctionKernel(
-      [=](const RunContext& context, Inputs inputs, Outputs outputs) -> Status {
-        const ExpertProducts& of = room->of;
-        MW_TRY(room->Find(inputs[1].as<int32_t>()));
-        room->CutTiles();
-        const auto tiles = static_cast<int64_t>(room->tiles.size());
-        ParallelItems(context, tiles * pieces, [&](int64_t i) {
-          const ExpertTile& tile = room->tiles[static_cast<size_t>(i / pieces)];
-          const int64_t column = i % pieces * kExpertTileColumns;
-          const int64_t columns = std::min(kExpertTileColumns, of.f - column);
-          auto* out = const_cast<std::byte*>(at(outputs[0], tile.first * of.f + column));
-          if (tile.expert < 0) {
-            const int64_t bytes = ir::DTypeBytes(outputs[0].type->dtype);
-            for (int64_t row = 0; row < tile.count; ++row) {
-              std::fill_n(out + row * of.f * bytes, columns * bytes, std::byte{0});
-            }
-            return;
-          }
-          const int64_t weights = tile.expert * of.d * of.f + column * (transposed ? of.d : 1);
-          VecAloneProduct({tile.count, columns, of.d},
-                          {at(inputs[0], tile.first * of.d), of.d, 1, is_half(inputs[0])},
-                          {at(inputs[2], weights), transposed ? 1 : of.f, transposed ? of.d : 1,
-                           is_half(inputs[2])},
-                          {out, of.f, 1, is_half(outputs[0])}, false);
-        });
-        return {};
-      });
+  return MakeFunctionKernel([room, transposed, pieces, at, is_half](const RunContext& context,
+                                                                    Inputs inputs,
+                                                                    Outputs outputs) -> Status {
+    const ExpertProducts& of = room->of;
+    MW_TRY(room->Find(inputs[1].as<int32_t>()));
+    room->CutTiles();
+    const auto tiles = static_cast<int64_t>(room->tiles.size());
+    ParallelItems(context, tiles * pieces, [&](int64_t i) {
+      const ExpertTile& tile = room->tiles[static_cast<size_t>(i / pieces)];
+      const int64_t column = i % pieces * kExpertTileColumns;
+      const int64_t columns = std::min(kExpertTileColumns, of.f - column);
+      auto* out = const_cast<std::byte*>(at(outputs[0], tile.first * of.f + column));
+      if (tile.expert < 0) {
+        const int64_t bytes = ir::DTypeBytes(outputs[0].type->dtype);
+        for (int64_t row = 0; row < tile.count; ++row) {
+          std::fill_n(out + row * of.f * bytes, columns * bytes, std::byte{0});
+        }
+        return;
+      }
+      const int64_t weights = tile.expert * of.d * of.f + column * (transposed ? of.d : 1);
+      VecAloneProduct({tile.count, columns, of.d},
+                      {at(inputs[0], tile.first * of.d), of.d, 1, is_half(inputs[0])},
+                      {at(inputs[2], weights), transposed ? 1 : of.f, transposed ? of.d : 1,
+                       is_half(inputs[2])},
+                      {out, of.f, 1, is_half(outputs[0])}, false);
+    });
+    return {};
+  });
 }
 
 // dw [d, columns] = x^T dy of one run, x [run, d], plus dw's old content when it adds.
