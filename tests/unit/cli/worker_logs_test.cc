@@ -27,6 +27,7 @@ class ScriptedInspector final : public client::Inspector {
     return answer;
   }
   Result<client::ControllerState> State() override { return client::ControllerState{}; }
+  Result<std::string> Metrics() override { return std::string(); }
 };
 
 TEST(WorkerLogReaders, GoOnWhereTheLastPieceEnded) {
@@ -101,9 +102,29 @@ TEST(ObserveArgs, LogsAreOfAJobOrOfWorkers) {
     EXPECT_EQ(parsed.exit_code, kExitUsage);
     return parsed.text;
   };
-  EXPECT_THAT(refused({}), HasSubstr("needs a job, --worker NAME or --all"));
+  EXPECT_THAT(refused({}), HasSubstr("needs a job, --worker NAME, --all or --controller"));
+  EXPECT_TRUE(logs({"--controller", "-f"}).controller);
+  EXPECT_THAT(refused({"--controller", "--all"}), HasSubstr("a log by itself"));
+  EXPECT_THAT(refused({"7", "--controller"}), HasSubstr("a log by itself"));
   EXPECT_THAT(refused({"--worker", "a", "--all"}), HasSubstr("exclude each other"));
   EXPECT_THAT(refused({"7", "--since", "1h"}), HasSubstr("--worker NAME or --all"));
+}
+
+// Silence is not told from a mistake.
+TEST(WorkerLogs, WhereThereIsNothingAPersonIsTold) {
+  LogsArgs args;
+  args.worker = "w0";
+  EXPECT_EQ(NoLinesNote(args), "the log of worker 'w0' has no line");
+  args.id = 7;
+  args.since = "10m";
+  EXPECT_EQ(NoLinesNote(args), "the log of worker 'w0' has no line of job 7 since 10m");
+  LogsArgs all;
+  all.all = true;
+  all.follow = true;
+  EXPECT_EQ(NoLinesNote(all), "the logs of the workers have no line; those that come are shown");
+  LogsArgs own;
+  own.controller = true;
+  EXPECT_EQ(NoLinesNote(own), "the log of the controller has no line");
 }
 
 TEST(ObserveArgs, ServersLogAsTextOrJson) {

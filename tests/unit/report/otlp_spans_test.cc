@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -80,7 +81,9 @@ TEST(OtlpSpans, AreTheJobItsQueueAndItsSteps) {
     EXPECT_EQ(span["traceId"], spans[0]["traceId"]);
     EXPECT_EQ(span["traceId"].get<std::string>().size(), 32U);
     EXPECT_EQ(span["spanId"].get<std::string>().size(), 16U);
-    if (span != spans[0]) EXPECT_EQ(span["parentSpanId"], spans[0]["spanId"]);
+    if (span != spans[0]) {
+      EXPECT_EQ(span["parentSpanId"], spans[0]["spanId"]);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/file.h"
+#include "report/steps_csv.h"
 
 namespace meshwright::report {
 namespace {
