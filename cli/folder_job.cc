@@ -58,7 +58,7 @@ Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::J
   MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));
   const Status fits = formats::CheckWeights(*file, job.main().graph);
   if (!fits.ok()) return Fail(fits);  // it names the file
-  for (const std::string& note : formats::NotesOfWeights(**file, job.main().graph)) {
+  for (const std::string& note : formats::NotesOfWeights(*file, job.main().graph)) {
     fmt::print(stderr, "note: {}\n", note);
   }
   LeaveUndrawn(job);
