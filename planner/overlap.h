@@ -36,8 +36,8 @@ double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
                    const mesh::Topology& topology);
 
 // The share that counts for a program: 0 unless it says that collectives run beside, and for a CPU
-// device whose copies between memories have the threads for that. So layouts for GPUs, which the search compares without overlap, are forecast without it, too, unless the job
-// asks.
+// device whose copies between memories have the threads for that. So layouts for GPUs, which the
+// search compares without overlap, are forecast without it, too, unless the job asks.
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices);
 
 // The seconds of a graph's nodes, walked by two lanes, one for collectives and one for the rest. A
