@@ -81,7 +81,7 @@ double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64
   if (program.overlap != ir::OverlapMode::kOn) return 0;
   const bool copies = std::any_of(program.instructions.begin(), program.instructions.end(),
                                   [](const auto& each) { return ir::IsTierCopy(each.op); });
-  if (copies && !IsGpu(topology.ProfileOf(static_cast<size_t>(program.device.value())))) return 0;
+  if (copies && !IsGpu(topology.ProfileOf(program.device.index()))) return 0;
   return SpareShare(topology, program.device.value(), devices).value_or(0);
 }
 

@@ -74,6 +74,45 @@ int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory>
   return devices.empty() ? 0 : std::max<int64_t>(spare_bytes, 0);
 }
 
+void MeasureMemory(Plan& plan) {
+  constexpr int64_t kDevicesPerThread = 8;
+  plan.memory.resize(plan.Main().size());
+  ParallelItems(static_cast<int64_t>(plan.memory.size()), kDevicesPerThread, [&](int64_t device) {
+    const auto i = static_cast<size_t>(device);
+    std::vector<const ir::Program*> of_device;
+    for (const auto& [name, programs] : plan.programs) of_device.push_back(&programs[i]);
+    plan.memory[i] = PeakMemory(of_device);
+  });
+}
+
+// Program i runs on device i of the topology, or stands for several.
+std::vector<DeviceMemory> MemoryOfDevices(const Plan& plan) {
+  std::vector<DeviceMemory> all(static_cast<size_t>(plan.layout.device_count()));
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    const ir::Program& program = plan.Main()[i];
+    std::fill_n(all.begin() + program.device.value(), plan.DevicesOf(program), plan.memory[i]);
+  }
+  return all;
+}
+
+Status CheckMemory(const Plan& plan, const mesh::Topology& topology) {
+  const std::vector<DeviceMemory> needs = MemoryOfDevices(plan);
+  std::vector<DeviceIndex> of;
+  for (size_t device = 0; device < needs.size(); ++device) {
+    of.push_back(DeviceIndex(static_cast<int32_t>(device)));
+    MW_TRY(CheckDeviceMemory(topology, of.back(), needs[device].total_bytes, plan.layout));
+  }
+  return CheckFarMemory(topology, needs, of);
+}
+
+// Whether something comes from a farther memory.
+bool Fetches(const std::vector<ir::Program>& programs) {
+  return std::any_of(programs.begin(), programs.end(), [](const ir::Program& program) {
+    return std::any_of(program.instructions.begin(), program.instructions.end(),
+                       [](const auto& each) { return each.op == ir::Opcode::kPrefetch; });
+  });
+}
+
 class PlanMaker {
  public:
   PlanMaker(const ir::JobRequest& job, const mesh::Topology& topology, Layout layout,
@@ -94,11 +133,11 @@ class PlanMaker {
     MW_TRY(FindHostWeights());
     MW_TRY(MakePrograms());
     DescribeStages();
-    MeasureMemory();
+    MeasureMemory(plan_);
     FetchAhead();
     MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
-    MW_TRY(CheckMemory());
+    MW_TRY(CheckMemory(plan_, topology_));
     return std::move(plan_);
   }
 
@@ -373,29 +412,10 @@ class PlanMaker {
         verified.message()));
   }
 
-  void MeasureMemory() {
-    constexpr int64_t kDevicesPerThread = 8;
-    plan_.memory.resize(plan_.Main().size());
-    ParallelItems(static_cast<int64_t>(plan_.memory.size()), kDevicesPerThread,
-                  [&](int64_t device) {
-                    const auto i = static_cast<size_t>(device);
-                    std::vector<const ir::Program*> of_device;
-                    for (const auto& [name, programs] : plan_.programs)
-                      of_device.push_back(&programs[i]);
-                    plan_.memory[i] = PeakMemory(of_device);
-                  });
-  }
-
   // A step whose state comes from farther memories has it come as early as there is room for.
   void FetchAhead() {
-    const auto fetches = [](const ir::Program& program) {
-      return std::any_of(program.instructions.begin(), program.instructions.end(),
-                         [](const auto& each) { return each.op == ir::Opcode::kPrefetch; });
-    };
-    if (job_.trained() == nullptr ||
-        std::none_of(plan_.Main().begin(), plan_.Main().end(), fetches))
-      return;
-    const int64_t spare_bytes = SpareBytes(topology_, MemoryOfDevices());
+    if (job_.trained() == nullptr || !Fetches(plan_.Main())) return;
+    const int64_t spare_bytes = SpareBytes(topology_, MemoryOfDevices(plan_));
     // Those of a chunk at a time may then be there at the fullest moment, too.
     ahead_bytes_ =
         std::max<int64_t>(spare_bytes - kChunksOfCopies * job_.parallel.offload_chunk_bytes, 0);
@@ -403,9 +423,9 @@ class PlanMaker {
     if (!ahead.has_value() || ahead->empty()) return;
     std::swap(plan_.programs[plan_.main], *ahead);
     std::vector<DeviceMemory> memory = plan_.memory;
-    MeasureMemory();
+    MeasureMemory(plan_);
     const int64_t more_bytes = FullestBytes(plan_.memory) - FullestBytes(memory);
-    if (!CheckMemory().ok()) {  // holes between them: as it was
+    if (!CheckMemory(plan_, topology_).ok()) {  // holes between them: as it was
       std::swap(plan_.programs[plan_.main], *ahead);
       std::swap(plan_.memory, memory);
     } else if (more_bytes > 0) {
@@ -478,27 +498,6 @@ class PlanMaker {
   }
 
   int64_t device_count() const { return static_cast<int64_t>(topology_.devices.size()); }
-
-  // Program i runs on device i of the topology, or stands for several.
-  std::vector<DeviceMemory> MemoryOfDevices() const {
-    std::vector<DeviceMemory> all(static_cast<size_t>(plan_.layout.device_count()));
-    for (size_t i = 0; i < plan_.memory.size(); ++i) {
-      const ir::Program& program = plan_.Main()[i];
-      const int64_t first = program.device.value();
-      std::fill_n(all.begin() + first, plan_.DevicesOf(program), plan_.memory[i]);
-    }
-    return all;
-  }
-
-  Status CheckMemory() const {
-    const std::vector<DeviceMemory> needs = MemoryOfDevices();
-    std::vector<DeviceIndex> of;
-    for (size_t device = 0; device < needs.size(); ++device) {
-      of.push_back(DeviceIndex(static_cast<int32_t>(device)));
-      MW_TRY(CheckDeviceMemory(topology_, of.back(), needs[device].total_bytes, plan_.layout));
-    }
-    return CheckFarMemory(topology_, needs, of);
-  }
 
   const ir::JobRequest& job_;
   const mesh::Topology topology_;  // as the programs see it

@@ -127,6 +127,19 @@ double LastCopy(const DeviceState& device) {
   return *std::max_element(device.tier_free_s.begin(), device.tier_free_s.end());
 }
 
+double LastDevice(const std::vector<DeviceState>& devices) {
+  double last_s = 0;
+  for (const DeviceState& device : devices) last_s = std::max(last_s, device.now_s);
+  return last_s;
+}
+
+// Of a step behind one that has left them so.
+std::vector<DeviceState> NextStep(const std::vector<DeviceState>& devices) {
+  std::vector<DeviceState> next;
+  for (const DeviceState& device : devices) next.push_back(device.After(LastDevice(devices)));
+  return next;
+}
+
 bool GivesBack(const ir::Program& program) {
   return std::any_of(program.instructions.begin(), program.instructions.end(),
                      [](const ir::Instruction& each) { return each.op == ir::Opcode::kOffload; });
@@ -159,15 +172,8 @@ class Replay {
     if (costs.cores) FindHosts();
   }
 
-  // As they are when the step begins; one per program.
-  void Begin(std::vector<DeviceState> devices) { devices_ = std::move(devices); }
-
-  // After Run(), for a step behind it.
-  std::vector<DeviceState> Next() const {
-    std::vector<DeviceState> next;
-    for (const DeviceState& device : devices_) next.push_back(device.After(LastDevice()));
-    return next;
-  }
+  // One per program; before Run() as they are when the step begins.
+  std::vector<DeviceState>& devices() { return devices_; }
 
   Result<Simulation> Run() {
     for (size_t d = 0; d < programs_.size(); ++d) ready_.push_back(d);
@@ -459,14 +465,8 @@ class Replay {
                                        more > 0 ? fmt::format("; and {} more", more) : ""));
   }
 
-  double LastDevice() const {
-    double last_s = 0;
-    for (const DeviceState& device : devices_) last_s = std::max(last_s, device.now_s);
-    return last_s;
-  }
-
   void Summarize() {
-    result_.makespan_s = LastDevice();
+    result_.makespan_s = LastDevice(devices_);
     for (const DeviceState& device : devices_) {
       if (costs_.steps_follow) break;
       result_.makespan_s = std::max({result_.makespan_s, LastCopy(device), device.host_free_s});
@@ -509,14 +509,14 @@ Result<Simulation> Simulate(std::span<const ir::Program> programs, const Simulat
   // Steps settle soon: what a link is behind with delays the next step by as much.
   constexpr int kSteps = 4;
   constexpr double kSettled = 1e-3;
-  std::vector<DeviceState> next = first.Next();
+  std::vector<DeviceState> next = NextStep(first.devices());
   for (int step = 1; step < kSteps; ++step) {
     const double before_s = answer.makespan_s;
     Replay replay(programs, costs, setup);
-    replay.Begin(std::move(next));
+    replay.devices() = std::move(next);
     MW_ASSIGN_OR_RETURN(answer, replay.Run());
     if (std::abs(answer.makespan_s - before_s) <= kSettled * before_s) break;
-    next = replay.Next();
+    next = NextStep(replay.devices());
   }
   return answer;
 }

@@ -194,7 +194,6 @@ class CopyAdder {
     }
   }
 
-  // early_bytes: that what comes early may make of all copies together; 0: nothing does.
   void TakeResidency(const Residency& residency, int64_t early_bytes) {
     std::vector<std::vector<FarUse*>> of_turn(uses_.size());
     std::vector<std::vector<bool>> copied(uses_.size());
@@ -247,7 +246,6 @@ class CopyAdder {
     for (const size_t item : uses_[turn]) ++items_[item].next;
   }
 
-  // A copy is made beside the RUN before the turn that it comes with.
   void BeginUse(size_t index, size_t turn) {
     FarItem& item = items_[index];
     MW_CHECK(item.next < item.uses.size() && item.uses[item.next].turn == turn)

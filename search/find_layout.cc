@@ -47,6 +47,14 @@ bool MovesToFarMemory(const ir::ParallelSpec& parallel) {
   return false;
 }
 
+// As programs of the layout will run. Copies of CPU devices have the threads for that.
+double ShareBeside(const ir::ParallelSpec& parallel, const mesh::Topology& topology,
+                   const Layout& layout) {
+  if (MovesToFarMemory(parallel) && !planner::IsGpu(topology.ProfileOf(0))) return 0;
+  if (layout.devices.empty()) return planner::ShareBeside(parallel.overlap, layout, topology);
+  return planner::ShareBeside(parallel.overlap, layout, planner::TopologyOf(layout, topology));
+}
+
 // Degrees of experts and context that are worth a search for stages: the least ones, and those of
 // the best equal stages; all, where none of these fits.
 std::set<std::pair<int64_t, int64_t>> SharesOfStages(const OpenChoices& choices, int64_t devices,
@@ -256,12 +264,7 @@ class Finder {
     input.cores = cores_;
     input.memory_bytes = memory_;
     input.bucket_bytes = job_.parallel.bucket_bytes;
-    input.beside = [this](const Layout& of) {
-      // Copies of CPU devices have the threads for that.
-      if (MovesToFarMemory(job_.parallel) && !planner::IsGpu(topology_.ProfileOf(0))) return 0.0;
-      if (of.devices.empty()) return planner::ShareBeside(job_.parallel.overlap, of, topology_);
-      return planner::ShareBeside(job_.parallel.overlap, of, planner::TopologyOf(of, topology_));
-    };
+    input.beside = [this](const Layout& of) { return ShareBeside(job_.parallel, topology_, of); };
     return input;
   }
 
