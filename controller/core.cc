@@ -146,6 +146,8 @@ Result<MeshFiles> Core::FilesOf(MeshGeneration gen, const std::string& key) cons
 
 std::vector<proto::WorkerInfo> Core::Workers(Now now) const { return InfoOf(state_.members, now); }
 
+std::vector<proto::WorkerInfo> Core::WorkerTiles() const { return TilesOf(state_.members); }
+
 std::map<std::string, int64_t> Core::JobCounts() const { return CountStates(state_.book); }
 
 std::map<std::string, int64_t> Core::WorkerCounts() const { return CountStates(state_.members); }

@@ -41,6 +41,7 @@ class Core {
   Result<proto::JobInfo> Job(JobId id) const;
   std::vector<proto::JobInfo> Jobs() const;  // newest first
   std::vector<proto::WorkerInfo> Workers(Now now) const;
+  std::vector<proto::WorkerInfo> WorkerTiles() const;  // TilesOf (controller/core_view.h)
   // Errors: kNotFound.
   Result<JobStory> Story(JobId id) const;
   // Where its devices are, and who is suspected. Errors: kNotFound.

@@ -33,6 +33,21 @@ const char* StateText(const Worker& worker, const Membership& members) {
   return closed ? Name(standing->standing) : Name(worker.state);
 }
 
+proto::WorkerInfo TileOf(const std::string& name, const Worker& worker, const Membership& members) {
+  proto::WorkerInfo info;
+  info.name = name;
+  info.host = worker.info.host_id;
+  info.state = StateText(worker, members);
+  if (const StandingRecord* const standing = members.standings().Of(name)) {
+    info.note = standing->why;
+  }
+  info.devices = worker.info.devices;
+  info.busy_devices =
+      static_cast<int32_t>(std::count_if(worker.device_job.begin(), worker.device_job.end(),
+                                         [](JobId job) { return job.value() != 0; }));
+  return info;
+}
+
 }  // namespace
 
 proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options) {
@@ -70,17 +85,7 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
   infos.reserve(members.all().size());
   const std::map<std::string, HostMeans> hosts = MeansOfHosts(members);
   for (const auto& [name, worker] : members.all()) {
-    proto::WorkerInfo info;
-    info.name = name;
-    info.host = worker.info.host_id;
-    info.state = StateText(worker, members);
-    if (const StandingRecord* const standing = members.standings().Of(name)) {
-      info.note = standing->why;
-    }
-    info.devices = worker.info.devices;
-    info.busy_devices =
-        static_cast<int32_t>(std::count_if(worker.device_job.begin(), worker.device_job.end(),
-                                           [](JobId job) { return job.value() != 0; }));
+    proto::WorkerInfo info = TileOf(name, worker, members);
     info.memory_bytes = worker.info.memory_bytes;
     info.address = worker.info.address;
     info.version = worker.info.version;
@@ -99,6 +104,13 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     infos.push_back(std::move(info));
   }
   return infos;
+}
+
+std::vector<proto::WorkerInfo> TilesOf(const Membership& members) {
+  std::vector<proto::WorkerInfo> tiles;
+  tiles.reserve(members.all().size());
+  for (const auto& [name, worker] : members.all()) tiles.push_back(TileOf(name, worker, members));
+  return tiles;
 }
 
 JobStory StoryOf(const JobEntry& job) {

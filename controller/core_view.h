@@ -16,6 +16,8 @@ namespace meshwright::controller {
 
 proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options);
 std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now);
+// Of each worker its name, host, state, note and devices alone: what is looked at each second.
+std::vector<proto::WorkerInfo> TilesOf(const Membership& members);
 
 // What a job has been through, and where it is.
 struct JobStory {

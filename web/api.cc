@@ -110,7 +110,7 @@ HttpReply Api::ReadJob(const std::vector<std::string>& path, const HttpRequest& 
 }
 
 Result<std::string> Api::Overview(Role role) {
-  MW_ASSIGN_OR_RETURN(const ClusterState state, parts_.cluster.Look());
+  MW_ASSIGN_OR_RETURN(const ClusterState state, parts_.cluster.Tiles());
   MW_ASSIGN_OR_RETURN(const auto events, parts_.cluster.Events(0, 50));
   return OverviewJson({.role = RoleName(role),
                        .version = proto::kVersion,
@@ -121,7 +121,7 @@ Result<std::string> Api::Overview(Role role) {
 }
 
 Result<std::string> Api::Jobs() {
-  MW_ASSIGN_OR_RETURN(const ClusterState state, parts_.cluster.Look());
+  MW_ASSIGN_OR_RETURN(const ClusterState state, parts_.cluster.Tiles());
   return JobsJson(state.jobs);
 }
 

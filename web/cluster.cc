@@ -31,6 +31,17 @@ class ControllerCluster final : public Cluster {
     return state;
   }
 
+  Result<ClusterState> Tiles() override {
+    return Await<ClusterState>([this](auto done) {
+      const auto see = [](const Core& core) -> Result<ClusterState> {
+        ClusterState state = Jobs(core);
+        state.workers = core.WorkerTiles();
+        return state;
+      };
+      controller::LookAt<ClusterState>(*parts_.loop, see, std::move(done));
+    });
+  }
+
   Result<proto::JobInfo> Job(int64_t job) override {
     return Await<proto::JobInfo>([&](auto done) { parts_.loop->Get(job, std::move(done)); });
   }
@@ -121,11 +132,16 @@ class ControllerCluster final : public Cluster {
   }
 
  private:
-  static Result<ClusterState> See(const Core& core) {
+  static ClusterState Jobs(const Core& core) {
     ClusterState state;
     state.cluster_id = core.options().cluster_id;
     state.term = core.options().term.value();
     state.jobs = core.Jobs();
+    return state;
+  }
+
+  static Result<ClusterState> See(const Core& core) {
+    ClusterState state = Jobs(core);
     state.device_jobs = core.DeviceJobs();
     return state;
   }

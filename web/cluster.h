@@ -40,6 +40,8 @@ class Cluster {
   virtual ~Cluster() = default;
   // Errors: kUnavailable: the control loop does not answer. Of a job also kNotFound.
   virtual Result<ClusterState> Look() = 0;
+  // The same without device_jobs, and of workers what a tile shows: cheap enough for each second.
+  virtual Result<ClusterState> Tiles() = 0;
   virtual Result<proto::JobInfo> Job(int64_t job) = 0;
   virtual Result<controller::JobStory> Story(int64_t job) = 0;
   // Records of a job's steps from number `from` on, over all of its runs.

@@ -40,7 +40,7 @@ void Watcher::Look() {
   const bool samples = sampled_ms_ < 0 || now_ms - sampled_ms_ >= kSampleMs;
   if (!watched) tells_ = false;
   if (!watched && !samples) return;
-  const auto state = cluster_.Look();
+  const auto state = cluster_.Tiles();
   // It stops, or is busy: who looks sees that by himself.
   if (!state) return;
   if (watched) {

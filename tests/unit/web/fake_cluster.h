@@ -54,6 +54,7 @@ class FakeCluster final : public Cluster {
   }
 
   Result<ClusterState> Look() override { return state; }
+  Result<ClusterState> Tiles() override { return state; }
   Result<proto::JobInfo> Job(int64_t job) override {
     for (const proto::JobInfo& info : state.jobs) {
       if (info.id == job) return info;
