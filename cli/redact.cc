@@ -197,7 +197,8 @@ Redacted Redactor::Redact(std::string_view text) const {
   };
   for (size_t at = 0; at < text.size();) {
     std::optional<Cut> found = known_at(text.substr(at));
-    if (!found) found = FindAt(text, at);
+    // All others begin with a word, with dashes or with a colon.
+    if (!found && (IsWord(text[at]) || text[at] == ':')) found = FindAt(text, at);
     if (!found) {
       result.text += text[at++];
       continue;

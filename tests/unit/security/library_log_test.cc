@@ -25,6 +25,7 @@ class LibraryLog : public ::testing::Test {
     options.to_stderr = false;
     ASSERT_TRUE(InitLog(options).ok());
     SetLogSink([this](LogLevel, std::string_view line) { lines_.emplace_back(line); });
+    gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);  // what gRPC's own start does
     TakeGrpcLog();
   }
   ~LibraryLog() override {
