@@ -67,7 +67,7 @@ TEST(LearningRateOp, DecaysToTheMinimumAtTotalStepsAndStays) {
 
 // Foreign: transformers 5.24, get_inverse_sqrt_schedule(optimizer, 4), whose warm-up of step t is
 // t / 4 and not (t + 1) / 4.
-TEST(LearningRateOp, FallsWithTheRootOfTheStep) {
+TEST(LearningRateOp, FallsWithTheRootBehindItsWarmUp) {
   EXPECT_DOUBLE_EQ(LearningRate("inverse_sqrt", 5), std::sqrt(4.0 / 5));
   EXPECT_DOUBLE_EQ(LearningRate("inverse_sqrt", 16), 0.5);
   EXPECT_DOUBLE_EQ(LearningRate("inverse_sqrt", 400), 0.1);

@@ -35,7 +35,10 @@ ir::JobRequest DrivenJob(int64_t grace_s = 5) {
 }
 
 proto::CallProgram CallDouble() {
-  return {"double", {{"x", {ir::DType::kF32, {2, 3}}, std::string(24, '\0')}}, true, std::nullopt};
+  return {"double",
+          {{"x", {ir::DType::kF32, {2, 3}}, std::string(24, '\0')}},
+          proto::Fetch::kAll,
+          std::nullopt};
 }
 
 TEST(CoreClients, CallsAreAnsweredInOrderAndTheJobEndsWellWithItsClient) {
@@ -107,8 +110,10 @@ TEST(CoreClients, IdsOutsideOfTheirTableAreRefusedByName) {
   cluster.Settle();
   const auto ask = [&](std::vector<int32_t> values) {
     const std::string bytes(reinterpret_cast<const char*>(values.data()), 4 * values.size());
-    cluster.Ask(client, proto::CallProgram{
-                            "look", {{"window", {ir::DType::kI32, {1, 4}}, bytes}}, true, {}});
+    cluster.Ask(
+        client,
+        proto::CallProgram{
+            "look", {{"window", {ir::DType::kI32, {1, 4}}, bytes}}, proto::Fetch::kAll, {}});
     cluster.Settle();
   };
   ask({0, 9, 3, 5});
@@ -132,7 +137,7 @@ ir::JobRequest TrainedByCalls() {
 }
 
 proto::CallProgram CallWithout(const char* program, std::optional<int64_t> step = std::nullopt) {
-  return {program, {}, true, step};
+  return {program, {}, proto::Fetch::kAll, step};
 }
 
 // On a worker it would fail, and end the job.
@@ -337,7 +342,7 @@ TEST(CoreClients, AJobThatTrainsIsAskedBetweenItsSteps) {
   const uint64_t client = cluster.OpenClient(job);
   for (int i = 0; i < 200 && !cluster.opened(client); ++i) ASSERT_TRUE(cluster.DeliverOne());
   for (int i = 0; i < 3; ++i) cluster.Ask(client, CallDouble());
-  cluster.Ask(client, proto::CallProgram{"step", {}, true, std::nullopt});
+  cluster.Ask(client, proto::CallProgram{"step", {}, proto::Fetch::kAll, std::nullopt});
   ASSERT_THAT(cluster.failures(client), SizeIs(1));
   EXPECT_THAT(cluster.failures(client)[0].message, HasSubstr("runs 'step' itself"));
   cluster.Settle();

@@ -33,7 +33,7 @@ ir::JobRequest EchoJob(int64_t grace_s) {
 proto::CallProgram CallEcho(double value) {
   std::string bytes(sizeof(value), '\0');
   std::memcpy(bytes.data(), &value, sizeof(value));
-  return {"echo", {{"x", {ir::DType::kF64, {1}}, bytes}}, true, std::nullopt};
+  return {"echo", {{"x", {ir::DType::kF64, {1}}, bytes}}, proto::Fetch::kAll, std::nullopt};
 }
 
 // The client's side of a session, on streams that lose what is under way when they break.
@@ -348,7 +348,8 @@ TEST(CoreSessions, RowsGoToTheWorkersWhoseDevicesReadThem) {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
   cluster.Ask(client,
-              proto::CallProgram{"echo", {{"x", {ir::DType::kF64, {4, 1}}, bytes}}, true, {}});
+              proto::CallProgram{
+                  "echo", {{"x", {ir::DType::kF64, {4, 1}}, bytes}}, proto::Fetch::kAll, {}});
   cluster.Settle();
   EXPECT_THAT(cluster.answers(client), SizeIs(1));
   EXPECT_THAT(cluster.worker("w0").executed, ElementsAre(1.0));

@@ -50,7 +50,8 @@ TEST(Run, DriverAndClientsTakeTurnsOnceTheStateIsThere) {
   run.Begin(MeshGeneration(5), std::make_unique<Endless>());
   uint64_t asked = 0;
   const auto take = [&](const CallSteps&) {
-    return std::optional(ClientAsk{SeatId(1), ++asked, proto::CallProgram{"probe", {}, true, {}}});
+    return std::optional(
+        ClientAsk{SeatId(1), ++asked, proto::CallProgram{"probe", {}, proto::Fetch::kAll, {}}});
   };
   std::vector<std::string> order;
   std::vector<int64_t> steps;

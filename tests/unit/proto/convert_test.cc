@@ -166,7 +166,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
       Welcome{"c", 500, 3000, {gen, MeshGeneration(9)}},
       load,
       Connect{gen},
-      Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, true},
+      Launch{gen, LaunchSeq(2), 3, 40, 8, {{1, "ab"}}, Fetch::kLargest},
       SaveWeights{gen, {{0, {"a", "b"}}, {3, {}}}},
       SaveState{gen, LaunchSeq(2), folder, "s.tmp-7-2", {{0, {"a", "b"}}, {3, {}}}},
       RestoreState{gen, LaunchSeq(1), folder, {"head.*"}},
@@ -176,7 +176,7 @@ TEST(Convert, EveryMessageOfTheControllerSurvivesTheWire) {
                    {},
                    "manifest",
                    {{"h:1", ~uint64_t{0}, MeshGeneration(6), std::string("\0\xff", 2), "own/34"}}},
-      Launch{gen, LaunchSeq(2), 3, 40, 8, {}, false, true},
+      Launch{gen, LaunchSeq(2), 3, 40, 8, {}, Fetch::kNothing, true},
       QuerySnapshots{JobId(3), 9},
       CopySnapshot{
           gen, 34, {{"w1", "h:2", ~uint64_t{0}, {"a[0:4]", "b[4:4]"}}, {"w2", "h:3", 4, {}}}},

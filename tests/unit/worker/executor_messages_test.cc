@@ -60,7 +60,8 @@ TEST(ExecutorMessages, SettingsArriveAsTheyWere) {
 }
 
 TEST(ExecutorMessages, MessagesOfMeshesArriveAsTheyWere) {
-  const proto::DownBody launch = proto::Launch{MeshGeneration(3), LaunchSeq(4), 1, 5, 6, {}, true};
+  const proto::DownBody launch =
+      proto::Launch{MeshGeneration(3), LaunchSeq(4), 1, 5, 6, {}, proto::Fetch::kAll};
   EXPECT_EQ(Sent<proto::DownBody>(ToExecutor(launch)), launch);
   proto::LaunchDone done{MeshGeneration(3), LaunchSeq(4), {}, {}, {}};
   done.reports.push_back({5, 0.5, {{"loss", 2.5}}});

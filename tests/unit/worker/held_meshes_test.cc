@@ -22,7 +22,7 @@ proto::LoadMesh SomeLoad(int64_t grace_ms = 5000) {
 }
 
 proto::Launch Steps(uint64_t seq, int64_t first) {
-  return {kGen, LaunchSeq(seq), 1, first, 1, {}, false};
+  return {kGen, LaunchSeq(seq), 1, first, 1, {}, proto::Fetch::kNothing};
 }
 proto::LaunchDone Done(uint64_t seq) { return {kGen, LaunchSeq(seq), {}, {{0, 0.5, {}}}, {}}; }
 
