@@ -36,6 +36,7 @@ class TextVectors : public ::testing::Test {
   void SetUp() override {
     models::ModelSpec spec;
     spec.hf_config = truth_.config();
+    spec.dropout = 0;  // which a plan leaves out where nothing is trained
     auto model = models::MakeModel(spec);
     ASSERT_TRUE(model.has_value()) << model.error();
     model_ = *std::move(model);

@@ -92,10 +92,12 @@ class PagesHere final : public client::Session {
   class Brought final : public ops::FeedSource {
    public:
     explicit Brought(const client::Feeds& feeds) : feeds_(feeds) {}
-    Status ReadRow(const std::string& source, int64_t, std::span<std::byte> row) override {
-      const std::vector<std::byte>& data = feeds_.at(source).data;
-      MW_CHECK(data.size() == row.size()) << source << " has " << data.size() << " bytes";
-      std::copy(data.begin(), data.end(), row.begin());
+    // Each call is a step of its own, the first one.
+    Status ReadRow(const std::string& source, int64_t sample, std::span<std::byte> row) override {
+      const std::span<const std::byte> data = feeds_.at(source).data;
+      const size_t begin = data.size() == row.size() ? 0 : static_cast<size_t>(sample) * row.size();
+      MW_CHECK(begin + row.size() <= data.size()) << source << " has " << data.size() << " bytes";
+      std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(begin), row.size(), row.begin());
       return OkStatus();
     }
 
