@@ -152,6 +152,7 @@ TEST_F(RowFilesTest, SpansDifferByThePassOverTheData) {
   model.rows = Pairs();
   model.rows.target_tokens = 8;
   model.rows.hidden_share = 0.3;
+  model.rows.mean_span = 2;
   config::JobConfig config;
   config.dataset_format = "text";
   config.dataset_path = dir_.File("rows.jsonl");
