@@ -43,8 +43,11 @@ class Reader {
     }
     return static_cast<T>(value);
   }
-  std::string String() {
-    const ByteView bytes = Take(Integer<uint16_t>());
+  // One that is longer than Writer writes any is malformed.
+  std::string String(size_t limit) {
+    const auto size = Integer<uint16_t>();
+    if (size > limit) short_ = true;
+    const ByteView bytes = Take(size);
     return std::string(bytes.begin(), bytes.end());
   }
   size_t left() const { return rest_.size(); }
@@ -84,7 +87,7 @@ void WriteCause(const Status& status, Writer& writer) {
 Status ReadCause(Reader& reader) {
   const auto code = reader.Integer<int32_t>();
   const auto blame = reader.Integer<int32_t>();
-  std::string message = reader.String();
+  std::string message = reader.String(kMaxMessageBytes);
   if (code == 0) {
     return OkStatus();
   }
@@ -170,13 +173,12 @@ Result<uint32_t> DecodeEnvelope(ByteView envelope, uint64_t magic) {
 Result<Hello> DecodeHello(ByteView body) {
   Reader reader(body);
   Hello hello;
-  hello.cluster_id = reader.String();
-  hello.secret = reader.String();
+  hello.cluster_id = reader.String(kMaxIdentityBytes);
+  hello.secret = reader.String(kMaxIdentityBytes);
   hello.generation = reader.Integer<uint64_t>();
   hello.from_process = reader.Integer<uint64_t>();
   hello.to_process = reader.Integer<uint64_t>();
-  if (!reader.complete() || hello.cluster_id.size() > kMaxIdentityBytes ||
-      hello.secret.size() > kMaxIdentityBytes) {
+  if (!reader.complete()) {
     return Fail(Unauthenticated(fmt::format("malformed handshake of {} bytes", body.size())));
   }
   return hello;
@@ -280,13 +282,13 @@ Result<Manifest> DecodeManifest(ByteView payload) {
     entry.to_rank = reader.Integer<int32_t>();
     entry.shape.slots = reader.Integer<int32_t>();
     entry.shape.slot_bytes = reader.Integer<int64_t>();
-    entry.name = reader.String();
+    entry.name = reader.String(kMaxIdentityBytes);
     manifest.entries.push_back(std::move(entry));
   }
   manifest.offers_region = reader.Integer<uint8_t>() != 0;
   manifest.region = ReadHandle(reader);
   manifest.mapped_region = reader.Integer<uint8_t>() != 0;
-  manifest.note = reader.String();
+  manifest.note = reader.String(kMaxMessageBytes);
   const auto memories = reader.Integer<uint32_t>();
   while (manifest.memories.size() < memories && reader.left() > 0) {
     manifest.memories.push_back(ReadHandle(reader));

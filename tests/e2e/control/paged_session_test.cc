@@ -135,10 +135,11 @@ Written Write(Session& session, const generation::PagedPlan& plan,
   written.texts.resize(requests.size());
   written.logits.resize(requests.size());
   const generation::StepLogits steps = generation::StepsOf(session, plan);
-  generation::Engine engine(plan.limits(), [&](const generation::Batch& batch) {
+  generation::Engine engine(plan.limits(), [&](generation::Batch batch) {
+    batch.likeliest = false;
     auto logits = steps(batch);
     for (size_t i = 0; logits && i < batch.wanted.size(); ++i) {
-      written.logits[static_cast<size_t>(batch.wanted[i].id)].push_back(logits->at(i));
+      written.logits[static_cast<size_t>(batch.wanted[i].id)].push_back(std::get<0>(*logits)[i]);
     }
     return logits;
   });

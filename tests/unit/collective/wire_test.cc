@@ -1,7 +1,10 @@
 #include "collective/cpu/wire.h"
 
 #include <gtest/gtest.h>
+
 #include <rapidcheck.h>
+
+#include <algorithm>
 
 #include "collective/cpu/rendezvous.h"
 #include "collective/cpu/tcp_socket.h"
@@ -87,6 +90,22 @@ TEST(Wire, EveryTruncationIsRefused) {
   for (size_t cut = 0; cut < cause.size(); ++cut) {
     EXPECT_EQ(DecodeCause(ByteView(cause).first(cut)).code(), StatusCode::kDataLoss) << cut;
   }
+}
+
+// What nobody writes so long is not read either: it would come back as another manifest.
+TEST(Wire, NamesLongerThanAnyThatIsWrittenAreRefused) {
+  Manifest manifest;
+  ManifestEntry entry;
+  entry.name = std::string(kMaxIdentityBytes, 'n');
+  manifest.entries.push_back(entry);
+  Bytes bytes = EncodeManifest(manifest);
+  ASSERT_TRUE(DecodeManifest(bytes).has_value());
+  const auto name = std::search_n(bytes.begin(), bytes.end(), kMaxIdentityBytes, uint8_t{'n'});
+  ASSERT_NE(name, bytes.end());
+  name[-2] = 1;  // 257, the lower byte first
+  name[-1] = 1;
+  bytes.insert(name, 'n');
+  EXPECT_FALSE(DecodeManifest(bytes).has_value());
 }
 
 TEST(Wire, DecodersSurviveArbitraryBytes) {
