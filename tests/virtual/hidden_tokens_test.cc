@@ -158,6 +158,17 @@ class WordRows final : public ops::TokenSource {
   }
 };
 
+ir::DataSpec WordData(int64_t tokens) {
+  ir::DataStream stream;
+  stream.kind = ir::DataKind::kRecords;
+  for (const char* name : {"tokens", "labels", "segments", "positions", "words"}) {
+    stream.fields.push_back({name, ir::Element::kI32, {tokens}, {}, {}});
+  }
+  ir::DataSpec data;
+  data.streams = {std::move(stream)};
+  return data;
+}
+
 // The losses of two steps.
 std::vector<double> LossesOn(int data, int tensor, int pipeline,
                              client::RowKind rows = client::RowKind::kWindows) {
@@ -166,8 +177,10 @@ std::vector<double> LossesOn(int data, int tensor, int pipeline,
   train.global_batch = 4;
   train.sequence = 32;
   train.steps = 2;
-  auto job =
-      client::JobBuilder("hidden").Train(train).DType(DType::kF64).Build(model.functions, rows);
+  client::JobBuilder builder("hidden");
+  builder.Train(train).DType(DType::kF64);
+  if (rows == client::RowKind::kWords) builder.Data(WordData(train.sequence));
+  auto job = builder.Build(model.functions, rows);
   EXPECT_TRUE(job.has_value()) << job.error();
   if (!job.has_value()) return {};
   job->parallel.data = data;
