@@ -28,7 +28,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "proto/actor_ref.h"
-#include "proto/tensors.h"
+#include "proto/fetch.h"
 
 namespace meshwright::client {
 

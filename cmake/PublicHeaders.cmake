@@ -47,6 +47,7 @@ set(MW_PUBLIC_HEADERS
     models/registry.h
     models/rope.h
     proto/actor_ref.h
+    proto/fetch.h
     proto/job_description.h
     proto/views.h
     worker/main.h

@@ -65,7 +65,9 @@ Result<models::Model> MakeConfiguredModel(const JobConfig& config) {
   }
   MW_ASSIGN_OR_RETURN(models::Model model, std::move(made));
   const bool tokens = model.rows.kind != models::SampleKind::kImage;
-  if (config.dataset_format == "bytes" && tokens && model.vocabulary < 256) {
+  // A folder that is asked, not trained, reads texts by a tokenizer of its own.
+  const bool asked = !config.hf_path.empty() && config.dataset_path.empty();
+  if (config.dataset_format == "bytes" && tokens && !asked && model.vocabulary < 256) {
     return Fail(InvalidArgument(fmt::format(
         "{}model.vocab_size is {}; the byte tokenizer makes tokens 0..255 and needs 256",
         Place(config, "model.vocab_size"), model.vocabulary)));

@@ -7,6 +7,7 @@
 
 #include "ir/graph.h"
 #include "ir/program.h"
+#include "proto/fetch.h"
 
 namespace meshwright::proto {
 
@@ -16,13 +17,6 @@ struct NamedTensor {
   ir::TensorType type;
   std::string bytes;
   friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
-};
-
-// What comes back of the tensors that a program gives out.
-enum class Fetch {
-  kNothing,
-  kAll,
-  kLargest,  // of each row of a tensor of reals [.., n]; other tensors come whole
 };
 
 // place: in the whole row; -1: there is nothing but what is no number.
