@@ -60,7 +60,8 @@ Result<std::vector<Pooling>> PoolingsOf(const std::string& path) {
     poolings.push_back(*pooling);
   }
   // Newer files say it in a word.
-  if (const std::string word = SentenceText(*json, "pooling_mode"); poolings.empty() && !word.empty()) {
+  if (const std::string word = SentenceText(*json, "pooling_mode");
+      poolings.empty() && !word.empty()) {
     auto pooling = client::ParsePooling(word);
     if (!pooling.has_value()) return Fail(pooling.error().WithContext(path));
     poolings.push_back(*pooling);
