@@ -91,9 +91,7 @@ std::vector<ConfigKey> TrainingKeys() {
        "windows of all documents one behind the other.",
        MW_AT(packing), KeyKind::kSwitch},
       {"training", "mask_whole_words",
-       "Of models that hide tokens (bert): all pieces of a word are hidden, or none. Text and "
-       "jsonl "
-       "data whose tokenizer says \"##\" of what goes on with a word; rows are packed.",
+       "bert: all pieces of a word (\"##\") are hidden, or none; rows are packed (docs/models.md).",
        MW_AT(mask_whole_words)},
       {"training", "local_batch_size",
        "Rows per step and data-parallel replica; needs a fixed data-parallel degree.",

@@ -1,5 +1,4 @@
 #include "formats/safetensors.h"
-#include "formats/weight_notes.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -570,30 +569,6 @@ TEST_F(SafetensorsTest, ChecksTheWeightsOfAGraph) {
   EXPECT_EQ(check("w", 3).message(),
             Path("raw.safetensors") + ": tensor 'w' is BF16[2]; the model needs f32[3]");
   EXPECT_EQ(check("x", 2).code(), StatusCode::kNotFound);
-}
-
-TEST_F(SafetensorsTest, NotesWhatIsDrawnAndWhatIsRounded) {
-  const auto opened = SafetensorsFile::Open(
-      WriteRaw(Raw(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)));
-  ASSERT_TRUE(opened);
-  const auto notes = [&](ir::DType dtype, const ir::Attrs& other) {
-    ir::Builder builder("loss");
-    builder.AddOne(ir::Op::kParam, {}, {{"name", "w"}}, {{dtype, {2}}});
-    if (!other.values().empty()) builder.AddOne(ir::Op::kParam, {}, other, {{dtype, {2}}});
-    EXPECT_TRUE(builder.status().ok()) << builder.status().ToString();
-    EXPECT_TRUE(CheckWeights(**opened, builder.graph()).ok());
-    return NotesOfWeights(**opened, builder.graph());
-  };
-  const ir::Attrs head = {{"name", "head"}, {"drawn", int64_t{1}}};
-  ir::Attrs adapter = head;
-  adapter.Set("beside", std::string("w"));
-  EXPECT_THAT(notes(ir::DType::kF32, {}), ::testing::IsEmpty());
-  EXPECT_THAT(notes(ir::DType::kF64, {}), ::testing::IsEmpty());
-  EXPECT_THAT(notes(ir::DType::kF32, adapter), ::testing::IsEmpty()) << "adapters are new";
-  EXPECT_THAT(notes(ir::DType::kF32, head),
-              ::testing::ElementsAre("the weights have no head: drawn anew"));
-  EXPECT_THAT(notes(ir::DType::kBF16, {}),
-              ::testing::ElementsAre("1 of the weights' tensors are rounded from F32 to bf16"));
 }
 
 TEST_F(SafetensorsTest, FindsNormsUnderTheirOldNames) {
