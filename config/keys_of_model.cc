@@ -64,8 +64,7 @@ std::vector<ConfigKey> JobAndModelKeys() {
        MW_AT(model.vocabulary)},
       {"model", "max_seq_len",
        "Learned positions (gpt2, gptj, opt, bert); default: the flavor's, or training.seq_len for "
-       "gpt2 "
-       "without a flavor.",
+       "gpt2 without a flavor.",
        MW_AT(model.positions)},
       {"model", "dropout",
        "Rate on embeddings, attention and residual branches (not LLaMA's line and mixtures).",
@@ -75,9 +74,8 @@ std::vector<ConfigKey> JobAndModelKeys() {
        "Base of the rotary positions (not gpt2, gptj, opt, bloom, bert, t5, bart).",
        MW_AT(model.rope_base)},
       {"model", "attention_window",
-       "Tokens that a token sees: itself and those before it (LLaMA's line and mixtures); "
-       "0: "
-       "all before it.",
+       "Tokens that a token sees: itself and those before it (LLaMA's line and mixtures); 0: all "
+       "before it.",
        MW_AT(model.attention_window)},
       {"model", "tie_embeddings", "Use the token embedding as the output head.", MW_AT(model.tied)},
       {"model", "document_separator",

@@ -33,6 +33,20 @@ bool Worthwhile(const GemmLoops& gemm) {
          (gemm.outer.empty() && gemm.depth.empty());
 }
 
+std::vector<GemmOffsets> Expand(const std::vector<EinsumLoop>& loops) {
+  std::vector<GemmOffsets> offsets{{}};
+  for (const EinsumLoop& loop : loops) {
+    std::vector<GemmOffsets> next;
+    for (const GemmOffsets& o : offsets) {
+      for (int64_t i = 0; i < loop.size; ++i) {
+        next.push_back({o.a + i * loop.a, o.b + i * loop.b, o.c + i * loop.c});
+      }
+    }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
 }  // namespace
 
 GemmPlan::GemmPlan(const GemmLoops& loops, bool alone)
@@ -46,26 +60,12 @@ GemmPlan::GemmPlan(const GemmLoops& loops, bool alone)
       team_(CutForTeam(kFloatTile, alone ? kAloneColumns : kFloatTile,
                        alone ? kSmallestAloneFlops : kSmallestTileFlops)) {}
 
-std::vector<GemmPlan::Offsets> GemmPlan::Expand(const std::vector<EinsumLoop>& loops) {
-  std::vector<Offsets> offsets{{}};
-  for (const EinsumLoop& loop : loops) {
-    std::vector<Offsets> next;
-    for (const Offsets& o : offsets) {
-      for (int64_t i = 0; i < loop.size; ++i) {
-        next.push_back({o.a + i * loop.a, o.b + i * loop.b, o.c + i * loop.c});
-      }
-    }
-    offsets = std::move(next);
-  }
-  return offsets;
-}
-
 // Tiles of at most rows x columns.
-GemmPlan::Tiling GemmPlan::Cut(int64_t rows, int64_t columns) const {
+GemmTiling GemmPlan::Cut(int64_t rows, int64_t columns) const {
   const auto count = [](int64_t size, int64_t tile) {
     return tile == 0 ? 0 : (size + tile - 1) / tile;
   };
-  Tiling tiling{std::min(m_.size, rows), std::min(n_.size, columns), 0, 0};
+  GemmTiling tiling{std::min(m_.size, rows), std::min(n_.size, columns), 0, 0};
   tiling.row_tiles = count(m_.size, tiling.rows);
   tiling.column_tiles = count(n_.size, tiling.columns);
   return tiling;
@@ -73,8 +73,8 @@ GemmPlan::Tiling GemmPlan::Cut(int64_t rows, int64_t columns) const {
 
 // Halves the longer side until there is work for several threads, as long as the tiles stay worth a
 // call.
-GemmPlan::Tiling GemmPlan::CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const {
-  Tiling tiling = Cut(rows, columns);
+GemmTiling GemmPlan::CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const {
+  GemmTiling tiling = Cut(rows, columns);
   while (tiling.count() * static_cast<int64_t>(outer_.size()) < kWantedTiles) {
     const double flops = 2.0 * static_cast<double>(tiling.rows) *
                          static_cast<double>(tiling.columns) * static_cast<double>(k_.size);
@@ -91,8 +91,8 @@ bool GemmPlan::HasFewRows() const {
   return is_alone_ && outer_.size() == 1 && std::min(m_.size, n_.size) <= kFewRows;
 }
 
-GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
-  Tile tile;
+GemmTile GemmPlan::TileAt(const GemmTiling& tiling, int64_t index) const {
+  GemmTile tile;
   tile.row = index / tiling.column_tiles * tiling.rows;
   tile.column = index % tiling.column_tiles * tiling.columns;
   tile.rows = std::min(tiling.rows, m_.size - tile.row);
@@ -101,7 +101,7 @@ GemmPlan::Tile GemmPlan::TileAt(const Tiling& tiling, int64_t index) const {
 }
 
 // At the tensors' own offsets, not the tile's.
-void GemmPlan::RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
+void GemmPlan::RunAloneTile(const GemmTile& tile, AloneOperand a, AloneOperand b, AloneResult c,
                             bool accumulate, const AloneTeam& team) const {
   const auto at = [](const void* data, int64_t element, bool half) {
     return static_cast<const std::byte*>(data) + element * (half ? 2 : 4);
@@ -109,7 +109,7 @@ void GemmPlan::RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, Al
   const GemmSize size{tile.rows, tile.columns, k_.size};
   c = {const_cast<std::byte*>(at(c.data, tile.row * m_.c + tile.column * n_.c, c.half)), m_.c, n_.c,
        c.half};
-  for (const Offsets& from : depth_) {
+  for (const GemmOffsets& from : depth_) {
     VecAloneProduct(size, {at(a.data, from.a + tile.row * m_.a, a.half), m_.a, k_.a, a.half},
                     {at(b.data, from.b + tile.column * n_.b, b.half), k_.b, n_.b, b.half}, c,
                     accumulate, team);
@@ -119,7 +119,7 @@ void GemmPlan::RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, Al
 
 void GemmPlan::RunFewRows(const RunContext& context, AloneOperand a, AloneOperand b, AloneResult c,
                           bool accumulate) const {
-  const Tile whole{0, m_.size, 0, n_.size};
+  const GemmTile whole{0, m_.size, 0, n_.size};
   if (context.team == nullptr || m_.size * n_.size * k_.size < kSharedProducts) {
     return RunAloneTile(whole, a, b, c, accumulate, NoTeam());
   }
@@ -129,11 +129,11 @@ void GemmPlan::RunFewRows(const RunContext& context, AloneOperand a, AloneOperan
   RunAloneTile(whole, a, b, c, accumulate, {context.team->size(), run});
 }
 
-void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* c,
+void GemmPlan::RunTile(const GemmTile& tile, const float* a, const float* b, float* c,
                        bool accumulate) const {
   if (is_alone_) return RunAloneTile(tile, {a}, {b}, {c}, accumulate, NoTeam());
   const GemmSize size{tile.rows, tile.columns, k_.size};
-  for (const Offsets& at : depth_) {
+  for (const GemmOffsets& at : depth_) {
     cpu::Gemm(size, {a + at.a + tile.row * m_.a, m_.a, k_.a},
               {b + at.b + tile.column * n_.b, k_.b, n_.b},
               {c + tile.row * m_.c + tile.column * n_.c, m_.c, n_.c}, accumulate);
@@ -144,18 +144,18 @@ void GemmPlan::RunTile(const Tile& tile, const float* a, const float* b, float* 
 void GemmPlan::Run(const RunContext& context, const float* a, const float* b, float* c,
                    bool accumulate) const {
   if (HasFewRows()) {
-    const Offsets& at = outer_.front();
+    const GemmOffsets& at = outer_.front();
     return RunFewRows(context, {a + at.a}, {b + at.b}, {c + at.c}, accumulate);
   }
-  const Tiling& tiling = context.team == nullptr ? alone_ : team_;
+  const GemmTiling& tiling = context.team == nullptr ? alone_ : team_;
   const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
-    const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
+    const GemmOffsets& at = outer_[static_cast<size_t>(item / per_product)];
     RunTile(TileAt(tiling, item % per_product), a + at.a, b + at.b, c + at.c, accumulate);
   });
 }
 
-size_t GemmPlan::KindOf(const Tile& tile, bool accumulate) const {
+size_t GemmPlan::KindOf(const GemmTile& tile, bool accumulate) const {
   return (tile.rows == half_tiling_.rows ? 0u : 1u) +
          (tile.columns == half_tiling_.columns ? 0u : 2u) + (accumulate ? 4u : 0u);
 }
@@ -168,7 +168,7 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
   if (is_alone_) return true;
   half_tiling_ = CutForTeam(kHalfTileRows, kHalfTileColumns, kSmallestHalfTileFlops);
   for (int64_t index = 0; index < half_tiling_.count(); ++index) {
-    const Tile tile = TileAt(half_tiling_, index);
+    const GemmTile tile = TileAt(half_tiling_, index);
     for (const bool adds : {false, true}) {
       const bool wanted = adds ? accumulate || depth_.size() > 1 : !accumulate;
       std::optional<HalfGemm>& half = half_[KindOf(tile, adds)];
@@ -181,7 +181,7 @@ bool GemmPlan::PrepareHalf(ir::DType c, bool accumulate) {
   return true;
 }
 
-void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b,
+void GemmPlan::RunHalfTile(const GemmTile& tile, const uint16_t* a, const uint16_t* b,
                            std::byte* c) const {
   bool accumulate = half_accumulates_;
   if (is_alone_) {
@@ -189,7 +189,7 @@ void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* 
     return RunAloneTile(tile, {a, 0, 1, true}, {b, 0, 1, true}, {c, 0, 1, half}, accumulate,
                         NoTeam());
   }
-  for (const Offsets& at : depth_) {
+  for (const GemmOffsets& at : depth_) {
     const int64_t result = tile.row * m_.c + tile.column * n_.c;
     half_[KindOf(tile, accumulate)]->Run(a + at.a + tile.row * m_.a, b + at.b + tile.column * n_.b,
                                          c + result * half_result_bytes_);
@@ -200,16 +200,16 @@ void GemmPlan::RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* 
 void GemmPlan::RunHalf(const RunContext& context, const uint16_t* a, const uint16_t* b,
                        void* c) const {
   if (HasFewRows()) {
-    const Offsets& at = outer_.front();
+    const GemmOffsets& at = outer_.front();
     return RunFewRows(
         context, {a + at.a, 0, 1, true}, {b + at.b, 0, 1, true},
         {static_cast<std::byte*>(c) + at.c * half_result_bytes_, 0, 1, half_result_bytes_ == 2},
         half_accumulates_);
   }
-  const Tiling& tiling = !is_alone_ ? half_tiling_ : context.team == nullptr ? alone_ : team_;
+  const GemmTiling& tiling = !is_alone_ ? half_tiling_ : context.team == nullptr ? alone_ : team_;
   const int64_t per_product = tiling.count();
   ParallelItems(context, static_cast<int64_t>(outer_.size()) * per_product, [&](int64_t item) {
-    const Offsets& at = outer_[static_cast<size_t>(item / per_product)];
+    const GemmOffsets& at = outer_[static_cast<size_t>(item / per_product)];
     RunHalfTile(TileAt(tiling, item % per_product), a + at.a, b + at.b,
                 static_cast<std::byte*>(c) + at.c * half_result_bytes_);
   });

@@ -20,6 +20,30 @@ namespace meshwright::ops::cpu {
 
 inline constexpr int64_t kSmallestGemm = 256;  // multiply-adds; below, plain loops are faster
 
+// Where the operands of one product begin, in elements.
+struct GemmOffsets {
+  int64_t a = 0;
+  int64_t b = 0;
+  int64_t c = 0;
+};
+
+struct GemmTile {
+  int64_t row = 0;
+  int64_t rows = 0;
+  int64_t column = 0;
+  int64_t columns = 0;
+};
+
+// How a product is cut: the largest tile, and how many there are.
+struct GemmTiling {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t row_tiles = 0;
+  int64_t column_tiles = 0;
+
+  int64_t count() const { return row_tiles * column_tiles; }
+};
+
 class GemmPlan {
  public:
   // alone: by VecAloneProduct, whatever the element types.
@@ -41,52 +65,29 @@ class GemmPlan {
   int64_t columns() const { return n_.size; }
 
  private:
-  struct Offsets {
-    int64_t a = 0;
-    int64_t b = 0;
-    int64_t c = 0;
-  };
-
-  struct Tile {
-    int64_t row = 0;
-    int64_t rows = 0;
-    int64_t column = 0;
-    int64_t columns = 0;
-  };
-
-  // How a product is cut: the largest tile, and how many there are.
-  struct Tiling {
-    int64_t rows = 0;
-    int64_t columns = 0;
-    int64_t row_tiles = 0;
-    int64_t column_tiles = 0;
-
-    int64_t count() const { return row_tiles * column_tiles; }
-  };
-
-  static std::vector<Offsets> Expand(const std::vector<EinsumLoop>& loops);
-  Tiling Cut(int64_t rows, int64_t columns) const;
-  Tiling CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const;
+  GemmTiling Cut(int64_t rows, int64_t columns) const;
+  GemmTiling CutForTeam(int64_t rows, int64_t columns, double smallest_flops) const;
   bool HasFewRows() const;
-  Tile TileAt(const Tiling& tiling, int64_t index) const;
-  void RunTile(const Tile& tile, const float* a, const float* b, float* c, bool accumulate) const;
-  void RunAloneTile(const Tile& tile, AloneOperand a, AloneOperand b, AloneResult c,
+  GemmTile TileAt(const GemmTiling& tiling, int64_t index) const;
+  void RunTile(const GemmTile& tile, const float* a, const float* b, float* c,
+               bool accumulate) const;
+  void RunAloneTile(const GemmTile& tile, AloneOperand a, AloneOperand b, AloneResult c,
                     bool accumulate, const AloneTeam& team) const;
   void RunFewRows(const RunContext& context, AloneOperand a, AloneOperand b, AloneResult c,
                   bool accumulate) const;
-  void RunHalfTile(const Tile& tile, const uint16_t* a, const uint16_t* b, std::byte* c) const;
+  void RunHalfTile(const GemmTile& tile, const uint16_t* a, const uint16_t* b, std::byte* c) const;
   // Of half_; tiles of the last row or column of tiles have sizes of their own.
-  size_t KindOf(const Tile& tile, bool accumulate) const;
+  size_t KindOf(const GemmTile& tile, bool accumulate) const;
 
   bool is_alone_ = false;
   EinsumLoop m_;
   EinsumLoop n_;
   EinsumLoop k_;
-  std::vector<Offsets> outer_;
-  std::vector<Offsets> depth_;
-  Tiling alone_;                                 // f32, one thread
-  Tiling team_;                                  // f32
-  Tiling half_tiling_;                           // bf16, but for products whose elements are alone
+  std::vector<GemmOffsets> outer_;
+  std::vector<GemmOffsets> depth_;
+  GemmTiling alone_;                             // f32, one thread
+  GemmTiling team_;                              // f32
+  GemmTiling half_tiling_;                       // bf16, but for products whose elements are alone
   std::array<std::optional<HalfGemm>, 8> half_;  // by KindOf
   int64_t half_result_bytes_ = 0;
   bool half_accumulates_ = false;

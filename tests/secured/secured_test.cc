@@ -435,17 +435,9 @@ class HttpsPage {
 };
 
 TEST_F(Secured, PageIsTlsAndWantsTokens) {
-  std::vector<std::string> args = {"--tls-dir",
-                                   home() + "/controller",
-                                   "controller",
-                                   "--bind",
-                                   "0.0.0.0",
-                                   "--port",
-                                   "0",
-                                   "--metrics-port",
-                                   "0",
-                                   "--state-dir",
-                                   dir_.File("far-state")};
+  std::vector<std::string> args = {"--tls-dir", home() + "/controller", "controller"};
+  args.insert(args.end(), {"--bind", "0.0.0.0", "--port", "0", "--metrics-port", "0"});
+  args.insert(args.end(), {"--state-dir", dir_.File("far-state")});
   for (const char* of : {"page", "operator", "scrape"}) {
     ASSERT_TRUE(WriteSecretFile(dir_.File(of), of).ok());
     args.insert(args.end(), {fmt::format("--{}-token-file", of), dir_.File(of)});
