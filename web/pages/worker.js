@@ -6,7 +6,7 @@ import {tableOf} from './job.js';
 
 const kLookMs = 5000;
 
-// The address says https:// where metrics are by TLS, and nothing where they are not.
+// The address has its scheme where metrics are by TLS, and none where they are not.
 function metricsLink(address) {
   const url = address.includes('://') ? address : `http://${address}`;
   return h('a', {href: `${url}/metrics`, rel: 'noreferrer'}, address);

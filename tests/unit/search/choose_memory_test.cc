@@ -97,7 +97,7 @@ TEST(ChooseMemory, TakesTheNearestThatFits) {
     const char* text;
   };
   for (const Case& c : {Case{5 * kWeightBytes, "all on the device"},
-                        Case{3 * kWeightBytes, ": optimizer in the memory of the host; a step"}}) {
+                        Case{3 * kWeightBytes, ": optimizer in the memory of the host"}}) {
     const auto plan = found(job, c.bytes);
     ASSERT_TRUE(plan.has_value()) << c.bytes << ": " << plan.error();
     ASSERT_FALSE(plan->plan.notes.empty());

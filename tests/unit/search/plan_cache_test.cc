@@ -54,7 +54,7 @@ PlanEntry SomeEntry() {
   LayoutCost cost;
   cost.layout = entry.layout;
   cost.step_s = 1.0 / 3;
-  cost.stages = {{0.5, 0.25, 1e-9, 0, 1, 2, 4, 3}, {}};
+  cost.stages = {{0.5, 0.25, 1e-9, 0, 0, 1, 2, 4, 3}, {}};
   entry.found.best = {cost, cost};
   entry.found.gap = 0.01;
   entry.found.priced = 7;
