@@ -137,6 +137,9 @@ Result<Encoder> OfJob(client::Client& client, const EmbedArgs& args) {
   if (!args.overrides.empty()) {
     return Fail(InvalidArgument("--set is for the model of a folder; a job has its layout"));
   }
+  if (args.dtype != EmbedArgs().dtype) {
+    return Fail(InvalidArgument("--dtype is for the model of a folder; a job has its own"));
+  }
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(id));
   if (!client::IsTerminal(info.state)) {
     return Fail(FailedPrecondition(

@@ -57,6 +57,9 @@ client::SessionOptions OptionsOf(const EvalArgs& args) {
 
 Result<OpenModel> OpenJob(client::Client& client, const EvalArgs& args) {
   const int64_t id = std::stoll(args.model);
+  if (args.dtype != EvalArgs().dtype) {
+    return Fail(InvalidArgument("--dtype is for the model of a folder; a job has its own"));
+  }
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(id));
   if (!client::IsTerminal(info.state)) {
     return Fail(FailedPrecondition(

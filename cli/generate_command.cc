@@ -312,8 +312,11 @@ Status CheckArgs(const GenerateArgs& args) {
   MW_TRY(generation::CheckBeams(BeamsOf(args, {})));
   if (args.prompt.empty()) return InvalidArgument("the prompt is empty: give a text to go on from");
   if (IsJobId(args.model)) {
-    if (args.overrides.empty()) return OkStatus();
-    return InvalidArgument("--set is for the model of a folder; a job has its layout");
+    if (!args.overrides.empty()) {
+      return InvalidArgument("--set is for the model of a folder; a job has its layout");
+    }
+    if (args.dtype == GenerateArgs().dtype) return OkStatus();
+    return InvalidArgument("--dtype is for the model of a folder; a job has its own");
   }
   std::error_code error;
   if (std::filesystem::is_directory(args.model, error)) return OkStatus();
