@@ -79,7 +79,8 @@ class Changes {
     const auto add = [&](const char* family, const Moved& moved) {
       Change change{family, {}, ChangeKind::kTier, 0, config_, topology_};
       std::vector<std::string> keys;
-      for (const auto& [name, memory] : moved) {
+      for (const auto& [key, memory] : moved) {
+        const std::string_view name = key;
         const auto pin = std::find_if(ir::Pins().begin(), ir::Pins().end(),
                                       [&](const ir::Pin& each) { return each.name == name; });
         MW_CHECK(pin != ir::Pins().end()) << "no pin " << name;
