@@ -18,6 +18,14 @@
 namespace meshwright::controller {
 namespace {
 
+// Of a tensor that a program gives out. Of the largest of rows there is one block at least.
+int64_t FetchedBytes(const ir::TensorType& type, proto::Fetch fetch) {
+  if (fetch == proto::Fetch::kNothing) return 0;
+  if (fetch == proto::Fetch::kAll || !proto::HasLargest(type)) return type.bytes();
+  const int64_t rows = type.elements() / std::max<int64_t>(1, type.dims.back());
+  return rows * static_cast<int64_t>(sizeof(proto::Largest));
+}
+
 int64_t BytesOf(const std::vector<proto::NamedTensor>& tensors) {
   int64_t bytes = 0;
   for (const proto::NamedTensor& tensor : tensors) {
@@ -165,9 +173,8 @@ Status Check(const proto::CallProgram& call, const ir::JobRequest& job, const St
   MW_TRY(CheckSize(BytesOf(call.inputs), fmt::format("the call of '{}'", call.program)));
   int64_t bytes = 0;
   for (const ir::NamedValue& output : program->graph.outputs) {
-    bytes += program->graph.type(output.value).bytes();
+    bytes += FetchedBytes(program->graph.type(output.value), call.fetch);
   }
-  if (call.fetch != proto::Fetch::kAll) return OkStatus();
   return CheckSize(bytes, fmt::format("what '{}' gives out", call.program));
 }
 
