@@ -201,20 +201,22 @@ class BlobRef(_message.Message):
     def __init__(self, sha256: _Optional[str] = ..., size_bytes: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class CallProgram(_message.Message):
-    __slots__ = ["acked", "fetch", "id", "inputs", "program", "step"]
+    __slots__ = ["acked", "fetch", "fetch_largest", "id", "inputs", "program", "step"]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
+    FETCH_LARGEST_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     acked: _containers.RepeatedScalarFieldContainer[int]
     fetch: bool
+    fetch_largest: bool
     id: int
     inputs: _containers.RepeatedCompositeFieldContainer[NamedTensor]
     program: str
     step: int
-    def __init__(self, id: _Optional[int] = ..., program: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[NamedTensor, _Mapping]]] = ..., fetch: bool = ..., step: _Optional[int] = ..., acked: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., program: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[NamedTensor, _Mapping]]] = ..., fetch: bool = ..., step: _Optional[int] = ..., acked: _Optional[_Iterable[int]] = ..., fetch_largest: bool = ...) -> None: ...
 
 class CancelReply(_message.Message):
     __slots__ = []
@@ -780,9 +782,10 @@ class JobUpdate(_message.Message):
     def __init__(self, info: _Optional[_Union[JobInfo, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[StepMetrics, _Mapping]]] = ..., log_lines: _Optional[_Iterable[str]] = ..., next_step_record: _Optional[int] = ..., next_log_line: _Optional[int] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ["count", "fetch", "first_step", "inputs", "launch_seq", "mesh_gen", "program", "record", "sent_ns", "snapshot"]
+    __slots__ = ["count", "fetch", "fetch_largest", "first_step", "inputs", "launch_seq", "mesh_gen", "program", "record", "sent_ns", "snapshot"]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
+    FETCH_LARGEST_FIELD_NUMBER: _ClassVar[int]
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -793,6 +796,7 @@ class Launch(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     count: int
     fetch: bool
+    fetch_largest: bool
     first_step: int
     inputs: _containers.RepeatedCompositeFieldContainer[LaunchInput]
     launch_seq: int
@@ -801,7 +805,7 @@ class Launch(_message.Message):
     record: StepRange
     sent_ns: int
     snapshot: bool
-    def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., first_step: _Optional[int] = ..., count: _Optional[int] = ..., program: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[LaunchInput, _Mapping]]] = ..., fetch: bool = ..., snapshot: bool = ..., record: _Optional[_Union[StepRange, _Mapping]] = ..., sent_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, mesh_gen: _Optional[int] = ..., launch_seq: _Optional[int] = ..., first_step: _Optional[int] = ..., count: _Optional[int] = ..., program: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[LaunchInput, _Mapping]]] = ..., fetch: bool = ..., fetch_largest: bool = ..., snapshot: bool = ..., record: _Optional[_Union[StepRange, _Mapping]] = ..., sent_ns: _Optional[int] = ...) -> None: ...
 
 class LaunchDone(_message.Message):
     __slots__ = ["begin_ns", "error", "heard_ns", "launch_seq", "mesh_gen", "recorded", "reports", "said_ns", "sent_ns", "snapshot", "tensors"]
@@ -1724,20 +1728,22 @@ class TailRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., follow: bool = ...) -> None: ...
 
 class TensorTile(_message.Message):
-    __slots__ = ["data", "dims", "dtype", "name", "offset", "size"]
+    __slots__ = ["data", "dims", "dtype", "largest", "name", "offset", "size"]
     DATA_FIELD_NUMBER: _ClassVar[int]
     DIMS_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     dims: _containers.RepeatedScalarFieldContainer[int]
     dtype: str
+    largest: bool
     name: str
     offset: _containers.RepeatedScalarFieldContainer[int]
     size: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., dims: _Optional[_Iterable[int]] = ..., offset: _Optional[_Iterable[int]] = ..., size: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., dims: _Optional[_Iterable[int]] = ..., offset: _Optional[_Iterable[int]] = ..., size: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ..., largest: bool = ...) -> None: ...
 
 class TileChunk(_message.Message):
     __slots__ = ["data", "dtype", "last", "mesh_gen", "offset", "param", "size"]
