@@ -82,9 +82,9 @@ HWY_INLINE void StreamSteps(const AloneWork& work, const Piece& piece, int64_t r
   }
 }
 
-// The same for one row: b is walked from its begin to its end, as memory likes best. Of parts of
-// rows a processor fetches nothing ahead by itself: `ahead` rows before they are due their bytes
-// are asked for, into the second cache; 0: they are not.
+// The same for one row: b is walked from its begin to its end, as memory likes best. A processor
+// fetches little ahead by itself, and nothing beyond a page: `ahead` rows before they are due their
+// bytes are asked for, into the second cache; 0: they are not.
 template <typename T>
 void StreamOne(const AloneWork& work, const Piece& piece, int64_t row, int64_t k, int64_t ahead,
                float* sums) {
@@ -120,9 +120,8 @@ void StreamOne(const AloneWork& work, const Piece& piece, int64_t row, int64_t k
 template <typename T>
 void StreamRow(const AloneWork& work, const Piece& piece, int64_t row) {
   float* sums = piece.sums + row * work.sum_row;
-  // Where b has whole rows it is one run of bytes, and its processor knows.
   const int64_t bytes = piece.width * static_cast<int64_t>(sizeof(T));
-  const int64_t ahead = piece.width == work.b.row_stride ? 0 : (kAheadBytes + bytes - 1) / bytes;
+  const int64_t ahead = (kAheadBytes + bytes - 1) / bytes;
   for (int64_t k = piece.first_k; k < piece.last_k; ++k) {
     StreamOne<T>(work, piece, row, k, k + ahead < piece.last_k ? ahead : 0, sums);
   }
@@ -354,6 +353,10 @@ HWY_INLINE void DotBlock(const AloneWork& work, int64_t row, int64_t column, flo
   }
   for (int64_t k = 0; k < work.size.k; k += LaneCount()) {
     const int64_t left = work.size.k - k;
+    // Columns lie one behind the other: what is asked for is of one of the next.
+    if (kRows == 1) {
+      __builtin_prefetch(reinterpret_cast<const char*>(b + k) + kAheadBytes, 0, 2);
+    }
     FloatVec of_b[kColumns];
     for (int j = 0; j < kColumns; ++j) {
       of_b[j] = LoadWideLanes(d, b + j * work.b.column_stride + k, left);
