@@ -9,6 +9,7 @@ import context  # registers its cases
 import page  # registers its case
 import recovery  # registers its cases
 import roofline
+import secured  # registers its cases
 import table
 import writing  # registers its cases
 from common import RUNS, log, machine

@@ -54,9 +54,10 @@ class Cluster:
     def down(self):
         output_of([MESHWRIGHT, "down", "--dir", self.folder])
 
-    def submit(self, job, sets, steps, on_report=lambda: None, warm=WARM_STEPS):
-        """Runs `steps` counted steps of the job behind `warm` others; `on_report` is called after each."""
-        words = [MESHWRIGHT, "submit", ROOT / job, "--address", self.address, "-o", "json"]
+    def submit(self, job, sets, steps, on_report=lambda: None, warm=WARM_STEPS, words=()):
+        """Runs `steps` counted steps of the job behind `warm` others; `on_report` is called after each; `words`: of
+        the program before its command."""
+        words = [MESHWRIGHT, *words, "submit", ROOT / job, "--address", self.address, "-o", "json"]
         for value in [*sets, f"training.steps={steps + warm}"]:
             words += ["--set", value]
         started = time.perf_counter()
