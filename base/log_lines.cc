@@ -64,6 +64,15 @@ std::string_view Member(std::string_view line, std::string_view key) {
   return at == std::string_view::npos ? std::string_view() : line.substr(at + key.size());
 }
 
+// Which process a job has and how it ended is said by the worker, of the job; behind its own name,
+// which may be long.
+std::string_view AboutJob(std::string_view line) {
+  constexpr std::string_view kExecutor = ": the executor of job ";
+  constexpr size_t kNameBytes = 256;
+  const size_t at = line.substr(0, kHeadBytes + kNameBytes).find(kExecutor);
+  return at == std::string_view::npos ? std::string_view() : line.substr(at + kExecutor.size());
+}
+
 int64_t NumberAt(std::string_view text) {
   int64_t number = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -104,13 +113,11 @@ LogLevel LevelOfLine(std::string_view line) {
 }
 
 int64_t JobOfLine(std::string_view line) {
-  // How a process ended is said by the worker, of the job.
-  constexpr std::string_view kEnded = ": the executor of job ";
   if (line.starts_with('{')) {
     const std::string_view job = Member(line, R"("job":)");
-    return NumberAt(job.empty() ? Member(line, kEnded) : job);
+    return NumberAt(job.empty() ? AboutJob(line) : job);
   }
-  if (StampAt(line)) return NumberAt(Member(line, kEnded));
+  if (StampAt(line)) return NumberAt(AboutJob(line));
   const std::string_view head = line.substr(0, kHeadBytes);
   const size_t bar = head.find(" | ");
   if (bar == std::string_view::npos) return 0;

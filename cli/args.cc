@@ -59,6 +59,7 @@ struct Storage {
   TimelineArgs timeline;
   WhyArgs why;
   DescribeArgs describe;
+  JobsArgs jobs;
   CompletionArgs completion;
   std::vector<std::string> help_words;
   DebugArgs debug;
@@ -126,7 +127,7 @@ CommandArgs Chosen(const std::string& name, Storage& s) {
   if (name == "tokenizer") return s.tokenizer;
   if (name == "adapter") return s.adapter;
   if (name == "cert") return s.cert;
-  return JobsArgs{};
+  return s.jobs;
 }
 
 void AddGlobal(CLI::App& app, Storage& s) {
@@ -211,6 +212,7 @@ std::string CheckCombination(const std::string& command, const Storage& s) {
   if (command == "submit") return CheckSubmit(s.submit);
   if (command == "evaluate") return CheckEvaluate(s.evaluate);
   if (command == "logs") return CheckLogs(s.logs);
+  if (command == "records") return CheckRecords(s.records);
   return command == "plan" ? CheckPlan(s.plan, json) : "";
 }
 
@@ -257,7 +259,7 @@ void AddAll(CLI::App& app, Storage& storage) {
   AddCluster(app, servers);
   AddJobs(app, {storage.submit, storage.predict, storage.generate, storage.chat, storage.embed,
                 storage.evaluate, storage.checkpoint, storage.cancel, storage.pause, storage.resume,
-                storage.wait, storage.timeline, storage.why, storage.describe});
+                storage.wait, storage.timeline, storage.why, storage.describe, storage.jobs});
   AddLogs(app, storage.logs);
   AddDebug(app, storage.debug);
   AddDoctor(app, storage.doctor);

@@ -133,7 +133,9 @@ struct ConfigArgs {
   std::vector<std::string> overrides;
 };
 
-struct JobsArgs {};
+struct JobsArgs {
+  bool all = false;  // also what sessions of tools have left
+};
 struct LogsArgs : JobArgs {
   std::string worker;       // its log; empty: none in particular
   bool all = false;         // those of all workers
@@ -154,6 +156,7 @@ struct DoctorArgs {
 struct SupportBundleArgs {
   std::string out;       // the archive; empty: one with the time in its name, in the current folder
   int64_t jobs = 10;     // so many of those that have ended
+  int64_t sessions = 3;  // the same of sessions of tools
   int64_t lines = 2000;  // of each log
 };
 struct CancelArgs : JobArgs {};

@@ -196,7 +196,7 @@ Status CheckVariables(const std::string& text) {
 
 Result<int> Chat(const ChatArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckVariables(args.variables));
-  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("chat", global));
   MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(*client, args));
   GenerateArgs open = args.generate;
   open.prompt = "a";  // stands for the first token of a conversation

@@ -19,7 +19,7 @@ int RunEmbed(const EmbedArgs& args, const GlobalArgs& global);
 int RunEvaluate(const EvaluateArgs& args, const GlobalArgs& global);
 int RunEvaluateOnData(const EvalArgs& args, const GlobalArgs& global);  // its part with --data
 int RunCheckpoint(const CheckpointArgs& args, const GlobalArgs& global);
-int RunJobs(const GlobalArgs& global);
+int RunJobs(const JobsArgs& args, const GlobalArgs& global);
 int RunLogs(const LogsArgs& args, const GlobalArgs& global);
 int RunCancel(const CancelArgs& args, const GlobalArgs& global);
 int RunWorkerOrder(const WorkerOrderArgs& args, const GlobalArgs& global);

@@ -111,7 +111,13 @@ Result<client::Client::Options> ClientOptions(const GlobalArgs& global) {
 }
 
 Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global) {
+  return ConnectAs("", global);
+}
+
+Result<std::unique_ptr<client::Client>> ConnectAs(const std::string& tool,
+                                                  const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(client::Client::Options options, ClientOptions(global));
+  options.tool = tool;
   return client::Client::Connect(std::move(options));
 }
 

@@ -34,5 +34,8 @@ Result<client::Client::Options> ClientOptions(const GlobalArgs& global);
 
 // Errors: kUnavailable naming the address and how to start a controller.
 Result<std::unique_ptr<client::Client>> Connect(const GlobalArgs& global);
+// The same for a command that works with jobs of its own: they are marked as sessions of `tool`.
+Result<std::unique_ptr<client::Client>> ConnectAs(const std::string& tool,
+                                                  const GlobalArgs& global);
 
 }  // namespace meshwright::cli

@@ -171,6 +171,7 @@ std::string FormatDescription(const JobStory& story, int64_t most_events, int64_
   };
   add("cause", info.message.empty() || info.reason.empty() ? info.message + info.reason
                                                            : info.reason + ": " + info.message);
+  add("session of", info.tool);
   add("owner", changed ? OwnerIn(*changed) : "");
   add("time", TimeText(info, pace, now_unix_ms));
   if (pace) add("loss", LossText(info, *pace));

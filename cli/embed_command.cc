@@ -295,7 +295,7 @@ Status CheckArgs(const EmbedArgs& args) {
 Result<int> Embed(const EmbedArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckArgs(args));
   MW_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(args));
-  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("embed", global));
   MW_ASSIGN_OR_RETURN(Encoder encoder, IsJobId(args.model) ? OfJob(*client, args) : OfFolder(args));
   MW_TRY(CheckEncodes(encoder.model));
   MW_TRY(TakeArgs(args, encoder.sentences));

@@ -230,7 +230,7 @@ void Print(const EvalArgs& args, const std::vector<MetricValue>& metrics, bool j
 }
 
 Result<int> Eval(const EvalArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("evaluate", global));
   const Result<OpenModel> opened =
       IsJobId(args.model) ? OpenJob(*client, args) : OpenFolder(*client, args);
   if (!opened.has_value()) return ReportUnopened(*client, opened.error());

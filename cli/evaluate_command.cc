@@ -60,7 +60,7 @@ void Print(const client::StepMetrics& metrics, int64_t id, const std::string& la
 }
 
 Result<int> Evaluate(const EvaluateArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("evaluate", global));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client->Describe(args.id));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       client::EvaluationOf(description, args.id, args.batches));

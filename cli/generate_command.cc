@@ -326,7 +326,7 @@ Status CheckArgs(const GenerateArgs& args) {
 
 Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckArgs(args));
-  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("generate", global));
   Result<Writer> opened = IsJobId(args.model) ? OfJob(*client, args) : OfFolder(*client, args);
   if (!opened.has_value()) return ReportUnopened(*client, opened.error());
   Writer writer = *std::move(opened);

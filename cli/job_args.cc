@@ -370,7 +370,9 @@ void AddJobs(CLI::App& app, const JobCommands& commands) {
   AddEvaluate(app, commands.evaluate);
   AddCheckpoint(app, commands.checkpoint);
 
-  app.add_subcommand("jobs", "List jobs");
+  app.add_subcommand("jobs", "List jobs")
+      ->add_flag("--all", commands.jobs.all,
+                 "Also the ended sessions of generate, predict, chat, embed and evaluate");
   CLI::App* cancel = app.add_subcommand("cancel", "Cancel a job");
   cancel->add_option("id", commands.cancel.id, "Job id")->required()->check(kJobId);
   CLI::App* pause = app.add_subcommand(

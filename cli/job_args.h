@@ -32,6 +32,7 @@ struct JobCommands {
   TimelineArgs& timeline;
   WhyArgs& why;
   DescribeArgs& describe;
+  JobsArgs& jobs;
 };
 // submit, predict, generate, chat, embed, evaluate, checkpoint, jobs, cancel, pause, resume, wait,
 // timeline, why, describe.

@@ -89,15 +89,23 @@ Status PrintForeignPlan(const std::string& file, const ir::JobRequest& job,
   return OkStatus();
 }
 
-int RunJobs(const GlobalArgs& global) {
+int RunJobs(const JobsArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
     MW_ASSIGN_OR_RETURN(const std::vector<JobInfo> jobs, client.List());
-    if (global.json) {
+    if (global.json) {  // programs choose for themselves, by "tool"
       fmt::print("{}", JobsJson(jobs));
-    } else if (jobs.empty()) {
+      return kExitOk;
+    }
+    const std::vector<JobInfo> shown = args.all ? jobs : WithoutEndedSessions(jobs);
+    if (shown.empty()) {
       fmt::print("(no jobs)\n");
     } else {
-      fmt::print("{}", FormatJobsTable(jobs, NowUnixMs(), UseColor(global.color)));
+      fmt::print("{}", FormatJobsTable(shown, NowUnixMs(), UseColor(global.color)));
+    }
+    const size_t hidden = jobs.size() - shown.size();
+    if (hidden > 0) {
+      std::fflush(stdout);
+      fmt::print(stderr, "note: {}\n", HiddenSessionsNote(hidden));
     }
     return kExitOk;
   });

@@ -24,7 +24,7 @@ struct JobDispatch {
   int operator()(const EmbedArgs& args) const { return RunEmbed(args, global); }
   int operator()(const EvaluateArgs& args) const { return RunEvaluate(args, global); }
   int operator()(const CheckpointArgs& args) const { return RunCheckpoint(args, global); }
-  int operator()(const JobsArgs&) const { return RunJobs(global); }
+  int operator()(const JobsArgs& args) const { return RunJobs(args, global); }
   int operator()(const LogsArgs& args) const { return RunLogs(args, global); }
   int operator()(const CancelArgs& args) const { return RunCancel(args, global); }
   int operator()(const PauseArgs& args) const { return RunPause(args, global); }

@@ -77,6 +77,11 @@ void AddSupportBundle(CLI::App& app, SupportBundleArgs& args) {
   bundle->add_option("--jobs", args.jobs, "Of those that have ended, the newest so many")
       ->check(CLI::Range(int64_t{0}, int64_t{10'000}))
       ->capture_default_str();
+  bundle
+      ->add_option("--sessions", args.sessions,
+                   "The same of ended sessions of generate, predict, chat, embed and evaluate")
+      ->check(CLI::Range(int64_t{0}, int64_t{10'000}))
+      ->capture_default_str();
   bundle->add_option("--lines", args.lines, "Of each log, the last so many")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
       ->capture_default_str();

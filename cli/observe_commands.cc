@@ -97,6 +97,16 @@ Status FollowLogs(std::vector<WorkerLogReader>& readers, const GlobalArgs& globa
   return OkStatus();
 }
 
+// Says why there is none. Errors: kNotFound: there is no such job.
+Status ExplainNoLines(const LogsArgs& args, const GlobalArgs& global) {
+  if (args.id != 0) {
+    MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+    MW_TRY(client->Get(args.id));
+  }
+  fmt::print(stderr, "note: {}\n", NoLinesNote(args));
+  return OkStatus();
+}
+
 Result<int> ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
   client::LogAsk ask;
   ask.kept = args.kept;
@@ -115,7 +125,7 @@ Result<int> ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
   size_t count = 0;
   MW_ASSIGN_OR_RETURN(auto of_workers, ReadAll(readers, one, global, count));
   if (!one) Print(MergeLines(std::move(of_workers)), global.json, true);
-  if (count == 0) fmt::print(stderr, "note: {}\n", NoLinesNote(args));
+  if (count == 0) MW_TRY(ExplainNoLines(args, global));
   if (!args.follow) return kExitOk;
   MW_TRY(FollowLogs(readers, global));
   return kExitInterrupted;

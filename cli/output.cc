@@ -121,6 +121,19 @@ std::string FormatJobsTable(const std::vector<JobInfo>& jobs, int64_t now_unix_m
   return color ? PaintStates(table, states) : table;
 }
 
+std::vector<JobInfo> WithoutEndedSessions(std::vector<JobInfo> jobs) {
+  std::erase_if(
+      jobs, [](const JobInfo& job) { return !job.tool.empty() && client::IsTerminal(job.state); });
+  return jobs;
+}
+
+std::string HiddenSessionsNote(size_t count) {
+  return fmt::format(
+      "{} ended {} of generate, predict and the like {} left out; all: meshwright "
+      "jobs --all",
+      count, count == 1 ? "session" : "sessions", count == 1 ? "is" : "are");
+}
+
 std::string FormatStatus(const std::vector<WorkerInfo>& workers, const std::vector<JobInfo>& jobs,
                          int64_t now_unix_ms, bool color) {
   int64_t ready = 0;

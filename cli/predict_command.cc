@@ -110,7 +110,7 @@ Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
 }
 
 Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
-  MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
+  MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("predict", global));
   MW_ASSIGN_OR_RETURN(Asked asked, Open(*client, args));
   if (!args.data.empty()) {
     MW_ASSIGN_OR_RETURN(const int64_t rows, PredictRows(args, asked));

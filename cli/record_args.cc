@@ -1,6 +1,10 @@
 #include "cli/record_args.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+
+#include "cli/otlp_post.h"
 
 namespace meshwright::cli {
 
@@ -10,8 +14,10 @@ void AddRecords(CLI::App& app, RecordsArgs& args) {
       "Write the steps of a job for TensorBoard, pandas, a spreadsheet or OpenTelemetry");
   records->add_option("id", args.id, "Job id")->required()->check(CLI::PositiveNumber);
   records
-      ->add_option("--to", args.to,
-                   "Folder; the job's records go to FOLDER/NAME-ID, in the place of older ones")
+      ->add_option(
+          "--to", args.to,
+          "Folder; the job's records go to FOLDER/NAME-ID, in the place of older ones. With "
+          "--format otlp also http://HOST:PORT of a collector, to which they are sent")
       ->required();
   records
       ->add_option("--format", args.formats,
@@ -23,6 +29,18 @@ void AddRecords(CLI::App& app, RecordsArgs& args) {
   records->add_flag("-f,--follow", args.follow, "Stay and write on until the job ends");
   records->add_option("--timeout-s", args.timeout_s, "With --follow; 0: no limit")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+}
+
+std::string CheckRecords(const RecordsArgs& args) {
+  if (!IsUrl(args.to)) return "";
+  if (args.formats != std::vector<std::string>{"otlp"}) {
+    return fmt::format(
+        "--to {} is a collector of OpenTelemetry, which takes --format otlp alone; "
+        "files go to a folder",
+        args.to);
+  }
+  const auto endpoint = ParseOtlpEndpoint(args.to);
+  return endpoint.has_value() ? "" : endpoint.error().message();
 }
 
 void AddCompare(CLI::App& app, CompareArgs& args) {

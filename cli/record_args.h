@@ -15,8 +15,8 @@ namespace meshwright::cli {
 
 struct RecordsArgs {
   int64_t id = 0;
-  std::string to;                                      // folder of all records
-  std::vector<std::string> formats = {"tensorboard"};  // | jsonl | csv
+  std::string to;                                      // folder of all records; or a collector
+  std::vector<std::string> formats = {"tensorboard"};  // | jsonl | csv | otlp
   bool follow = false;                                 // until the job ends
   int64_t timeout_s = 0;                               // of a follower; 0: none
 };
@@ -27,6 +27,8 @@ struct CompareArgs {
 };
 
 void AddRecords(CLI::App& app, RecordsArgs& args);
+// What the parser's own rules cannot say; "" when there is nothing to object.
+std::string CheckRecords(const RecordsArgs& args);
 void AddCompare(CLI::App& app, CompareArgs& args);
 
 }  // namespace meshwright::cli

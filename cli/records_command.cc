@@ -7,8 +7,10 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/otlp_post.h"
 #include "cli/output.h"
 #include "cli/run_history.h"
+#include "report/otlp_spans.h"
 #include "report/run_compare.h"
 
 namespace meshwright::cli {
@@ -22,6 +24,18 @@ RecordFormat RecordFormatOf(const std::string& name) {
   if (name == "jsonl") return RecordFormat::kJsonl;
   if (name == "otlp") return RecordFormat::kOtlp;
   return name == "csv" ? RecordFormat::kCsv : RecordFormat::kTensorBoard;
+}
+
+Status NoStepYet(const JobInfo& info) {
+  return FailedPrecondition(
+      fmt::format("job {} is {} and has done no step: there is nothing to write{}", info.id,
+                  client::JobStateName(info.state),
+                  client::IsTerminal(info.state) ? "" : "; --follow waits for its steps"));
+}
+
+std::string SentSoFar(int64_t requests) {
+  return fmt::format("{} {} of spans taken before (sending them again does no harm)", requests,
+                     requests == 1 ? "request" : "requests");
 }
 
 Result<int> WriteRecords(Client& client, const RecordsArgs& args, bool json) {
@@ -43,10 +57,7 @@ Result<int> WriteRecords(Client& client, const RecordsArgs& args, bool json) {
   MW_ASSIGN_OR_RETURN(const JobInfo info,
                       ReadSteps(client, args.id, args.follow, args.timeout_s, take));
   if (recorder == nullptr) {
-    return Fail(FailedPrecondition(
-        fmt::format("job {} is {} and has done no step: there is nothing to write{}", args.id,
-                    client::JobStateName(info.state),
-                    client::IsTerminal(info.state) ? "" : "; --follow waits for its steps")));
+    return Fail(NoStepYet(info));
   }
   MW_TRY(recorder->Finish());
   if (json) {
@@ -60,6 +71,39 @@ Result<int> WriteRecords(Client& client, const RecordsArgs& args, bool json) {
     if (format != RecordFormat::kTensorBoard) continue;
     fmt::print("  look     tensorboard --logdir {}\n", args.to);
   }
+  return kExitOk;
+}
+
+// A collector has so long for each request; the default of OpenTelemetry's own exporters.
+constexpr int64_t kPostMs = 10'000;
+
+// To a collector instead of a file of such requests.
+Result<int> SendSpans(Client& client, const RecordsArgs& args, bool json) {
+  MW_ASSIGN_OR_RETURN(const OtlpEndpoint to, ParseOtlpEndpoint(args.to));
+  std::vector<client::StepMetrics> steps;
+  const auto take = [&](const client::JobUpdate& update) {
+    steps.insert(steps.end(), update.steps.begin(), update.steps.end());
+    return OkStatus();
+  };
+  MW_ASSIGN_OR_RETURN(const JobInfo info,
+                      ReadSteps(client, args.id, args.follow, args.timeout_s, take));
+  if (steps.empty()) return Fail(NoStepYet(info));
+  MW_ASSIGN_OR_RETURN(const ir::JobRequest request, RequestOf(client, args.id));
+  const std::string lines = report::OtlpOf(report::FactsOf(info, request), steps);
+  int64_t sent = 0;
+  for (const std::string& line : Split(lines, '\n')) {
+    if (line.empty()) continue;
+    const Status posted = PostOtlp(to, line, kPostMs);
+    if (!posted.ok()) return Fail(sent == 0 ? posted : posted.WithContext(SentSoFar(sent)));
+    ++sent;
+  }
+  if (json) {
+    fmt::print("{{\"id\":{},\"url\":\"{}\",\"steps\":{},\"requests\":{}}}\n", args.id,
+               JsonEscape(to.Url()), steps.size(), sent);
+    return kExitOk;
+  }
+  fmt::print("{} steps of job {} sent to {}\n", FormatCount(static_cast<int64_t>(steps.size())),
+             args.id, to.Url());
   return kExitOk;
 }
 
@@ -127,7 +171,8 @@ Result<int> CompareRuns(const CompareArgs& args, const GlobalArgs& global) {
 int RunRecords(const RecordsArgs& args, const GlobalArgs& global) {
   auto connection = Connect(global);
   if (!connection) return ReportError(connection.error());
-  const Result<int> code = WriteRecords(**connection, args, global.json);
+  const Result<int> code = IsUrl(args.to) ? SendSpans(**connection, args, global.json)
+                                          : WriteRecords(**connection, args, global.json);
   return code ? *code : ReportError(code.error());
 }
 

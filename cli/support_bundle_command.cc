@@ -152,7 +152,7 @@ class BundleMaker {
     }
   }
 
-  // The newest ones, and all that have not ended.
+  // The newest ones, those of users and those of tools, and all that have not ended.
   void AddJobs(Client& client, Inspector& inspector) {
     const auto jobs = client.List();
     if (!jobs.has_value()) return bundle_.Add("jobs.json", Fail(jobs.error()));
@@ -161,8 +161,12 @@ class BundleMaker {
               [](const JobInfo& a, const JobInfo& b) { return a.id > b.id; });
     auto objects = nlohmann::ordered_json::array();
     int64_t ended = 0;
+    int64_t ended_sessions = 0;
     for (const JobInfo& job : chosen) {
-      if (client::IsTerminal(job.state) && ++ended > args_.jobs) continue;
+      const bool session = !job.tool.empty();
+      int64_t& count = session ? ended_sessions : ended;
+      const int64_t most = session ? args_.sessions : args_.jobs;
+      if (client::IsTerminal(job.state) && ++count > most) continue;
       objects.push_back(report::JobObject(job));
       AddJob(client, inspector, job);
     }

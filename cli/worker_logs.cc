@@ -53,6 +53,7 @@ std::string NoLinesNote(const LogsArgs& args) {
                                 : fmt::format("the log of worker '{}' has no line", args.worker);
   if (args.id != 0) note += fmt::format(" of job {}", args.id);
   if (!args.since.empty()) note += fmt::format(" since {}", args.since);
+  if (args.id != 0) note += fmt::format("; what happened to the job: meshwright logs {}", args.id);
   return note + (args.follow ? "; those that come are shown" : "");
 }
 

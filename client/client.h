@@ -72,6 +72,9 @@ class Client {
     // else in the clear. Not over sockets of the file system.
     std::string tls_dir = {};
     int64_t timeout_ms = 10'000;
+    // Of a command that works with jobs of its own, as "generate": what it submits is marked so
+    // (JobInfo::tool). At most 32 small letters, digits and '-'.
+    std::string tool = {};
     // A call without a deadline of its own (Watch) asks a silent controller this often whether it
     // is there, and fails when it does not answer within half of that.
     int64_t keepalive_ms = 10'000;

@@ -240,17 +240,27 @@ void ControlLoop::SessionEnded(SessionId session, std::string why) {
   });
 }
 
-void ControlLoop::Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done) {
-  std::string spec = proto::EncodeJob(job);
-  auto request = std::make_shared<const ir::JobRequest>(std::move(job));
-  const bool posted = loop_.Post([this, op_id, request, spec = std::move(spec), done] {
+namespace {
+
+// Its call is not known yet.
+SubmitJob EventOf(Submission what) {
+  std::string spec = proto::EncodeJob(what.job);
+  return {CallId(0), std::move(what.op_id),
+          std::make_shared<const ir::JobRequest>(std::move(what.job)), std::move(spec),
+          std::move(what.tool)};
+}
+
+}  // namespace
+
+void ControlLoop::Submit(Submission what, Callback<int64_t> done) {
+  const bool posted = loop_.Post([this, event = EventOf(std::move(what)), done] {
     if (stopped_) return done(Fail(LoopStopped()));
     const CallId call(next_call_++);
     calls_[call.value()] = [done](Status status, JobId id) {
       if (!status.ok()) return done(Fail(std::move(status)));
       done(id.value());
     };
-    StepOnLoop(SubmitJob{call, op_id, request, spec});
+    StepOnLoop(SubmitJob{call, event.op_id, event.request, event.spec, event.tool});
   });
   if (!posted) done(Fail(LoopStopped()));
 }

@@ -110,7 +110,7 @@ class ControlLoop {
   template <typename T>
   using Callback = std::function<void(Result<T>)>;
 
-  void Submit(std::string op_id, ir::JobRequest job, Callback<int64_t> done);
+  void Submit(Submission what, Callback<int64_t> done);
   // Feeds the call that `make` builds, one that is answered by a status: CancelJob, PauseJob,
   // ResumeJob, OrderWorker.
   void Order(std::function<Event(CallId)> make, std::function<void(Status)> done);

@@ -77,6 +77,7 @@ proto::JobInfo InfoOf(const JobEntry& job, const CoreOptions& options) {
   info.peak_flops_per_s = job.peak_flops_per_s;
   info.checkpoint_step = job.record.checkpoint_step;
   info.checkpoint_folder = job.record.checkpoint_folder;
+  info.tool = job.record.tool;
   return info;
 }
 

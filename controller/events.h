@@ -73,11 +73,18 @@ struct SessionClosed {
   SessionId session;
   std::string why;  // "closed by the peer", "protocol error: ..."
 };
+// What a client wants to become a job.
+struct Submission {
+  std::string op_id;
+  ir::JobRequest job;
+  std::string tool = {};  // the command whose session the job is; empty: none
+};
 struct SubmitJob {
   CallId call;
   std::string op_id;
   std::shared_ptr<const ir::JobRequest> request;  // valid (ir::ValidateJob)
   std::string spec;                               // the same, as bytes
+  std::string tool = {};  // the command whose session the job is; empty: none
 };
 struct CancelJob {
   CallId call;

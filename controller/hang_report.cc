@@ -56,6 +56,7 @@ std::vector<HangRank> RanksOf(const MeshState& mesh, const StallView& view) {
     rank.instruction = marks.instruction;
     rank.since_ms = marks.age_ms + seen.heard_ms;
     rank.heard_ms = seen.heard_ms;
+    rank.pid = seen.pid;
     rank.thread = ThreadState(marks.state);
     rank.at_work = seen.at_work;
     rank.awaits_rows = marks.awaits_rows;
@@ -151,12 +152,14 @@ class HangJudge {
       if (seen != view_.ranks.end() && seen->second.stopped) stopped.push_back(rank.rank);
     }
     if (stopped.empty()) return false;
-    const std::string worker = Find(stopped[0])->worker;
+    const HangRank& first = *Find(stopped[0]);
+    const std::string process =
+        first.pid > 0 ? fmt::format("{}, the", first.pid) : std::string("PID of the");
     Say(HangCause::kStopped, stopped,
         "its process is stopped, by a signal (SIGSTOP, SIGTSTP) or a debugger, and does not answer",
-        fmt::format("on the host of worker {}: kill -CONT PID of the mw-executor of job {}, or "
-                    "give its work to others: meshwright worker drain {}",
-                    worker, report_.job, worker));
+        fmt::format("on the host of worker {}: kill -CONT {} mw-executor of job {}; or give its "
+                    "work to others: meshwright worker drain {}",
+                    first.worker, process, report_.job, first.worker));
     return true;
   }
 

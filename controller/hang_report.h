@@ -40,6 +40,7 @@ struct HangRank {
   std::string what;      // "RUN stage1/f of microbatch 3", "RECV from rank 0"; or its process
   int64_t since_ms = 0;  // at this instruction
   int64_t heard_ms = 0;  // ago
+  int32_t pid = 0;       // of its process, on the worker's host; 0: not known
   std::string thread;    // "runs", "sleeps", "stopped", "in the disk", ...
   bool at_work = false;
   bool awaits_rows = false;

@@ -102,6 +102,7 @@ std::vector<std::string> Row(const HangRank& rank) {
             rank.worker,
             fmt::format("{}", rank.device),
             "-",
+            "-",
             "unknown",
             "-",
             "-",
@@ -112,6 +113,7 @@ std::vector<std::string> Row(const HangRank& rank) {
   return {fmt::format("{}", rank.rank),
           rank.worker,
           fmt::format("{}", rank.device),
+          rank.pid > 0 ? fmt::format("{}", rank.pid) : "-",
           fmt::format("{}", rank.step),
           rank.in_step ? fmt::format("{} {}", rank.instruction, what) : rank.what,
           SecondsText(rank.since_ms),
@@ -133,7 +135,8 @@ std::string RanksText(const HangReport& report) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min(order.size(), kMostRows); ++i) rows.push_back(Row(*order[i]));
   std::string text = FormatTable(
-      {"RANK", "WORKER", "DEVICE", "STEP", "AT", "FOR", "THREAD", "HEARD", "WAITS FOR"}, rows);
+      {"RANK", "WORKER", "DEVICE", "PID", "STEP", "AT", "FOR", "THREAD", "HEARD", "WAITS FOR"},
+      rows);
   if (order.size() > kMostRows) {
     text += fmt::format("and {} more; all of them: -o json\n", order.size() - kMostRows);
   }
@@ -163,6 +166,7 @@ std::string HangJson(const HangReport& report) {
                    {"what", rank.what},
                    {"since_ms", rank.since_ms},
                    {"heard_ms_ago", rank.heard_ms},
+                   {"pid", rank.pid > 0 ? nlohmann::json(rank.pid) : nlohmann::json()},
                    {"thread", rank.thread},
                    {"at_work", rank.at_work},
                    {"awaits_rows", rank.awaits_rows},

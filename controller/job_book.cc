@@ -98,6 +98,12 @@ const JobEntry* SaverInto(const std::map<JobId, JobEntry>& jobs, const ir::Folde
   return nullptr;
 }
 
+void TakeNames(const SubmitJob& event, JobRecord& record) {
+  record.op_id = event.op_id;
+  record.name = event.request->name;
+  record.tool = event.tool;
+}
+
 }  // namespace
 
 JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& context) {
@@ -131,8 +137,7 @@ JobEntry* JobBook::Submit(const SubmitJob& event, const Status& room, Context& c
   JobEntry& job = jobs_[id];
   TakeRequest(job, event.request, event.spec.size());
   job.record.id = id.value();
-  job.record.op_id = event.op_id;
-  job.record.name = event.request->name;
+  TakeNames(event, job.record);
   job.record.steps = StepsOf(*event.request);
   job.record.steps_done = std::max<int64_t>(0, event.request->start.step);
   job.record.checkpoint_folder = folder;

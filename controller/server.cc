@@ -77,7 +77,7 @@ class OwnLog {
   // Null: it is not wanted.
   static Result<std::unique_ptr<OwnLog>> Of(const ServerOptions& options, const StateDir& dir) {
     if (!options.keeps_log) return nullptr;
-    MW_ASSIGN_OR_RETURN(auto lines, LineLog::Open({.folder = dir.root() + "/controller-log",
+    MW_ASSIGN_OR_RETURN(auto lines, LineLog::Open({.folder = dir.own_log_dir(),
                                                    .name = "controller",
                                                    .segment_bytes = kOwnLogSegmentBytes}));
     return std::unique_ptr<OwnLog>(new OwnLog(std::move(lines)));

@@ -121,7 +121,8 @@ StallView StallWatch::See(const StepLists* lists, const StallRule& rule, int64_t
                                 marks,
                                 now_ms - member.heard_ms,
                                 IsAtWork(marks.rank),
-                                IsStopped(marks.rank)};
+                                IsStopped(marks.rank),
+                                member.marks.pid};
     }
   }
   view.diagnosis = Diagnose(lists, RanksAt());

@@ -55,6 +55,7 @@ struct SeenRank {
   int64_t heard_ms = 0;  // ago
   bool at_work = false;  // it computes, reads, would run if it had a core, or waits for a disk
   bool stopped = false;  // by a signal or a debugger
+  int32_t pid = 0;       // of its process; 0: not known
 };
 struct StallView {
   int64_t still_ms = 0;     // since anything moved

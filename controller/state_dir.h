@@ -34,6 +34,7 @@ class StateDir {
   std::string issued_path() const { return root_ + "/issued.jsonl"; }
   std::string checkpoints_dir() const { return root_ + "/checkpoints"; }
   std::string logs_dir() const { return root_ + "/logs"; }
+  std::string own_log_dir() const { return root_ + "/controller-log"; }
   std::string jobs_dir() const { return root_ + "/jobs"; }
   std::string job_dir(int64_t job) const { return jobs_dir() + "/" + std::to_string(job); }
   // The newest job that has a folder; 0: none has.

@@ -28,6 +28,7 @@ struct JobRecord {
   int64_t id = 0;
   std::string op_id;
   std::string name;
+  std::string tool;  // the command whose session it is; empty: somebody submitted it
   proto::JobState state = proto::JobState::kQueued;
   std::string reason;
   std::string message;

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS jobs(
   checkpoint_step INTEGER NOT NULL DEFAULT -1, checkpoint_root TEXT NOT NULL DEFAULT '',
   checkpoint_path TEXT NOT NULL DEFAULT '', told_steps INTEGER NOT NULL DEFAULT 0,
   unheard_commits INTEGER NOT NULL DEFAULT 0, run BLOB NOT NULL DEFAULT x'',
-  wish INTEGER NOT NULL DEFAULT 0);
+  wish INTEGER NOT NULL DEFAULT 0, tool TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS standings(
   worker TEXT PRIMARY KEY, standing INTEGER, since INTEGER, until INTEGER, why TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events(
@@ -36,9 +36,9 @@ CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);
 constexpr const char* kUpsertJob = R"(
 INSERT INTO jobs(id, op_id, name, state, reason, message, layout, steps, steps_done, loss,
                  t_submit, t_start, t_end, spec, tries, checkpoint_step, checkpoint_root,
-                 checkpoint_path, told_steps, unheard_commits, run, wish)
+                 checkpoint_path, told_steps, unheard_commits, run, wish, tool)
 VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?17, ?18, ?19, ?20,
-       ?21, ?22, ?23)
+       ?21, ?22, ?23, ?24)
 ON CONFLICT(id) DO UPDATE SET
   state = ?4, reason = ?5, message = ?6, layout = ?7, steps_done = ?9, loss = ?10,
   t_start = ?12, t_end = ?13, tries = ?15,
@@ -123,6 +123,7 @@ void BindJob(const JobRecord& job, Statement& upsert) {
   upsert.Bind(21, job.unheard_commits);
   upsert.BindBlob(22, job.run);
   upsert.Bind(23, static_cast<int64_t>(job.wish));
+  upsert.Bind(24, job.tool);
 }
 
 // A row of the query in ReadJobs.
@@ -150,6 +151,7 @@ JobRecord ReadJob(Statement& query) {
   if (!proto::IsTerminal(job.state)) job.run = query.Text(20);
   if (query.Int(21) == static_cast<int64_t>(JobWish::kPause)) job.wish = JobWish::kPause;
   if (query.Int(21) == static_cast<int64_t>(JobWish::kCancel)) job.wish = JobWish::kCancel;
+  job.tool = query.Text(22);
   return job;
 }
 
@@ -324,7 +326,8 @@ class SqliteStore : public Store {
         {"told_steps", "INTEGER NOT NULL DEFAULT 0"},
         {"unheard_commits", "INTEGER NOT NULL DEFAULT 0"},
         {"run", "BLOB NOT NULL DEFAULT x''"},
-        {"wish", "INTEGER NOT NULL DEFAULT 0"}};
+        {"wish", "INTEGER NOT NULL DEFAULT 0"},
+        {"tool", "TEXT NOT NULL DEFAULT ''"}};
     for (const auto& [name, type] : kLater) {
       Statement query(db_, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = ?1");
       query.Bind(1, std::string(name));
@@ -339,7 +342,8 @@ class SqliteStore : public Store {
     Statement query(db_,
                     "SELECT id, op_id, name, state, reason, message, layout, steps, steps_done, "
                     "loss, t_submit, t_start, t_end, spec, tries, checkpoint_step, "
-                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits, run, wish "
+                    "checkpoint_root, checkpoint_path, told_steps, unheard_commits, run, wish, "
+                    "tool "
                     "FROM jobs ORDER BY id");
     while (query.Row()) {
       opened_.jobs.push_back(ReadJob(query));

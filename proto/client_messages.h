@@ -32,8 +32,9 @@ struct SessionOpen {
   std::string op_id;  // of the submission; same op_id, same job
   std::optional<ir::JobRequest> job;
   int64_t job_id = 0;
-  std::string session;  // a name that nobody else uses; "": the session ends with its stream
-  bool again = false;   // it was open before, so it must not begin anew
+  std::string session;    // a name that nobody else uses; "": the session ends with its stream
+  bool again = false;     // it was open before, so it must not begin anew
+  std::string tool = {};  // of a job that is submitted: the command whose session it is
 };
 
 struct CallProgram {

@@ -22,6 +22,7 @@ void Put(const SessionOpen& m, v1::ClientUp& wire) {
   out.set_job_id(m.job_id);
   out.set_session(m.session);
   out.set_again(m.again);
+  out.set_tool(m.tool);
   if (m.job) *out.mutable_job() = Encode(*m.job);
 }
 
@@ -169,6 +170,7 @@ Result<SessionOpen> GetOpen(const v1::SessionOpen& wire) {
   m.job_id = wire.job_id();
   m.session = wire.session();
   m.again = wire.again();
+  m.tool = wire.tool();
   if (wire.has_job()) {
     MW_ASSIGN_OR_RETURN(m.job, Decode(wire.job()));
   }

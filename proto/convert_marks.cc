@@ -50,6 +50,7 @@ v1::Heartbeat Encode(const Heartbeat& m) {
     to.set_mesh_gen(mesh.mesh_gen.value());
     to.set_doing(mesh.doing);
     to.set_cpu_ms(mesh.cpu_ms);
+    to.set_pid(mesh.pid);
     for (const RankMarks& rank : mesh.ranks) PutRank(rank, *to.add_ranks());
   }
   return out;
@@ -63,6 +64,7 @@ Heartbeat Decode(const v1::Heartbeat& wire) {
     mesh.mesh_gen = MeshGeneration(from.mesh_gen());
     mesh.doing = from.doing();
     mesh.cpu_ms = from.cpu_ms();
+    mesh.pid = from.pid();
     for (const v1::RankMarks& rank : from.ranks()) {
       if (mesh.ranks.size() == kMostMarkedRanks) break;
       mesh.ranks.push_back(GetRankMarks(rank));

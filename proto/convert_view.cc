@@ -26,6 +26,7 @@ v1::JobInfo Encode(const JobInfo& info) {
   wire.set_peak_flops_per_s(info.peak_flops_per_s);
   if (info.checkpoint_step >= 0) wire.set_checkpoint_step(info.checkpoint_step);
   *wire.mutable_checkpoint_folder() = Encode(info.checkpoint_folder);
+  wire.set_tool(info.tool);
   return wire;
 }
 
@@ -50,6 +51,7 @@ JobInfo Decode(const v1::JobInfo& wire) {
   info.peak_flops_per_s = wire.peak_flops_per_s();
   if (wire.has_checkpoint_step()) info.checkpoint_step = wire.checkpoint_step();
   info.checkpoint_folder = Decode(wire.checkpoint_folder());
+  info.tool = wire.tool();
   return info;
 }
 

@@ -45,6 +45,7 @@ struct MeshMarks {
   std::string doing;   // "while it loaded the programs"
   int64_t cpu_ms = 0;  // processor time of its process
   std::vector<RankMarks> ranks;
+  int32_t pid = 0;  // of its process, on the worker's host; 0: not known
   friend bool operator==(const MeshMarks&, const MeshMarks&) = default;
 };
 

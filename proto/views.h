@@ -59,6 +59,7 @@ struct JobInfo {
   double peak_flops_per_s = 0;
   int64_t checkpoint_step = -1;     // of the newest checkpoint; below 0: there is none
   ir::FolderRef checkpoint_folder;  // where its checkpoints are; path empty: it keeps none
+  std::string tool;                 // whose session it is: "generate"; empty: somebody submitted it
   friend bool operator==(const JobInfo&, const JobInfo&) = default;
 };
 

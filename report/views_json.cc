@@ -14,6 +14,7 @@ ViewObject NumberOrNull(double value) {
 ViewObject JobObject(const client::JobInfo& job) {
   return {{"id", job.id},
           {"name", job.name},
+          {"tool", job.tool},
           {"state", client::JobStateName(job.state)},
           {"reason", job.reason},
           {"message", job.message},

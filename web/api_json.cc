@@ -15,10 +15,24 @@ using Object = nlohmann::ordered_json;
 using report::JsonText;
 using report::NumberOrNull;
 
-Object JobObjects(const std::vector<proto::JobInfo>& jobs, size_t most) {
+// All of them.
+Object JobObjects(const std::vector<proto::JobInfo>& jobs) {
   Object array = Object::array();
-  for (size_t i = 0; i < std::min(jobs.size(), most); ++i) {
-    array.push_back(report::JobObject(jobs[i]));
+  for (const proto::JobInfo& job : jobs) array.push_back(report::JobObject(job));
+  return array;
+}
+
+// The first `most`. Ended sessions of tools, of which there may be any number, do not take the room
+// of jobs.
+Object JobObjects(const std::vector<proto::JobInfo>& jobs, size_t most) {
+  constexpr size_t kMostSessions = 50;
+  Object array = Object::array();
+  size_t sessions = 0;
+  for (const proto::JobInfo& job : jobs) {
+    if (array.size() == most) break;
+    const bool session = !job.tool.empty() && proto::IsTerminal(job.state);
+    if (session && ++sessions > kMostSessions) continue;
+    array.push_back(report::JobObject(job));
   }
   return array;
 }
@@ -61,9 +75,7 @@ Object EventObjects(const std::vector<controller::EventRecord>& events) {
 
 std::string TotalsJson(const ClusterState& state) { return JsonText(TotalsObject(state)); }
 
-std::string JobsJson(const std::vector<proto::JobInfo>& jobs) {
-  return JsonText(JobObjects(jobs, jobs.size()));
-}
+std::string JobsJson(const std::vector<proto::JobInfo>& jobs) { return JsonText(JobObjects(jobs)); }
 
 std::string WorkersJson(const std::vector<proto::WorkerInfo>& workers) {
   Object array = Object::array();

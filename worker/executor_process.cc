@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "base/os_error.h"
 #include "base/utf8.h"
 #include "checkpoint/snapshot.h"
@@ -75,7 +76,12 @@ void ExecutorProcess::Serve(MessageHandlers handlers) {
 bool ExecutorProcess::Send(const ToExecutor& message) {
   if (const auto* body = std::get_if<proto::DownBody>(&message)) {
     const auto* load = std::get_if<proto::LoadMesh>(body);
-    if (load != nullptr) tail_->WorksFor(load->job.value());
+    if (load != nullptr) {
+      tail_->WorksFor(load->job.value());
+      // Whoever asks for the lines of the job finds the process by it (base/log_lines.h).
+      LogInfo(fmt::format("mesh {} runs in executor {}: the executor of job {}",
+                          load->mesh_gen.value(), pid(), load->job.value()));
+    }
   }
   return socket_->Send(Encode(message));
 }

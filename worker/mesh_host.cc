@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "ir/text.h"
 #include "proto/largest.h"
 #include "worker/available_memory.h"
@@ -136,6 +137,10 @@ void MeshHost::On(const proto::LoadMesh& message) {
     return OkStatus();
   });
   loaded.error = Error(ErrorKind::kLoadFailed, status);
+  if (status.ok()) {
+    LogInfo(fmt::format("mesh {}: {} of its ranks loaded, with the programs {}", mesh_gen_.value(),
+                        message.ranks.size(), Join(message.programs, ", ")));
+  }
   Say(std::move(loaded));
   CheckDevices(status);
 }

@@ -196,6 +196,7 @@ proto::MeshMarks MeshRecord::Read(pid_t process, int64_t now_ns) const {
   proto::MeshMarks marks;
   marks.doing = DoingText(static_cast<MeshDoing>(shared_->doing.load()));
   marks.cpu_ms = ReadProcess(process).cpu_ms;
+  marks.pid = process;
   for (const DeviceMark& mark : shared_->marks) {
     if (mark.thread() == 0 || marks.ranks.size() == proto::kMostMarkedRanks) continue;
     proto::RankMarks& rank = marks.ranks.emplace_back(mark.Read(now_ns));

@@ -46,7 +46,6 @@ ProcessMesh::~ProcessMesh() {
 
 void ProcessMesh::Attach(Result<std::unique_ptr<ExecutorProcess>> process) {
   if (!process.has_value()) return Refuse(process.error());
-  LogInfo(fmt::format("mesh {} runs in executor {}", mesh_gen_.value(), (*process)->pid()));
   MW_FAILPOINT("worker.executor-attached");
   executor_.Attach(std::move(*process),
                    {[this](std::string_view bytes) { return OnMessage(bytes); },
@@ -194,7 +193,9 @@ void ProcessMesh::ReportEnd(const ExecutorEnd& end) {
   const std::string who =
       fmt::format("the executor of job {} (mesh {})", job_.load().value(), mesh_gen_.value());
   const bool in_order = released_by_process_ && end.exit && end.exit->ok();
-  if (!in_order) {
+  if (in_order) {
+    LogInfo(fmt::format("worker '{}': {} has ended in order", resources_.worker, who));
+  } else {
     const proto::RuntimeError error = end.ToError(who, resources_.worker);
     LogWarn(error.message);
     // Also behind an abort: it may be the consequence of this, told by another member before.

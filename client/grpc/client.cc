@@ -120,6 +120,7 @@ class GrpcClient final : public Client {
   explicit GrpcClient(const Options& options)
       : address_(AddressOf(options)),
         token_(TokenOf(options)),
+        tool_(options.tool),
         timeout_ms_(options.timeout_ms),
         patience_ms_(options.patience_ms) {
     channel_ = MakeChannel(options);
@@ -154,7 +155,8 @@ class GrpcClient final : public Client {
   Result<std::unique_ptr<Session>> OpenSession(const ir::JobRequest& job,
                                                SessionOptions options) override {
     const std::string op_id = MakeOpId();
-    Result<std::unique_ptr<Session>> session = Start({op_id, job, 0, MakeOpId()}, options);
+    Result<std::unique_ptr<Session>> session =
+        Start({op_id, job, 0, MakeOpId(), false, tool_}, options);
     if (session.has_value() || session.error().code() != StatusCode::kDeadlineExceeded) {
       return session;
     }
@@ -288,6 +290,7 @@ class GrpcClient final : public Client {
   Result<int64_t> SubmitAs(const std::string& op_id, const ir::JobRequest& job) {
     v1::SubmitRequest request;
     request.set_op_id(op_id);
+    request.set_tool(tool_);
     *request.mutable_job() = proto::Encode(job);
     v1::SubmitReply reply;
     MW_TRY(Unary(
@@ -364,6 +367,7 @@ class GrpcClient final : public Client {
 
   const std::string address_;
   const std::string token_;
+  const std::string tool_;
   const int64_t timeout_ms_;
   const int64_t patience_ms_;
   std::shared_ptr<grpc::Channel> channel_;

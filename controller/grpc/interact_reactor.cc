@@ -116,23 +116,23 @@ class InteractReactor final : public Base {
       parts_.loop->Attach(client_, open.job_id, {std::move(open.session), open.again});
       return OkStatus();
     }
-    MW_TRY(CheckSubmission(open.op_id, *open.job, *parts_.blobs));
+    Submission submission{open.op_id, *std::move(open.job), open.tool};
+    MW_TRY(CheckSubmission(submission, *parts_.blobs));
     ControlLoop* const loop = parts_.loop;
-    loop->Submit(open.op_id, std::move(*open.job),
-                 [loop, client = client_, peer = peer_, actors = actors_, access = parts_.access,
-                  caller = caller_,
-                  name = SessionName{std::move(open.session), open.again}](Result<int64_t> id) {
-                   access->Answered(kInteractPath, caller,
-                                    id.has_value() ? fmt::format("job {}", *id) : "",
-                                    internal::ToStatus(id));
-                   if (!id.has_value()) {
-                     // A controller that stops: the next one is asked again, under the same op_id.
-                     const bool stops = id.error().code() == StatusCode::kUnavailable;
-                     return stops ? peer->Break(id.error()) : peer->Close(id.error());
-                   }
-                   actors->SetJob(JobId(*id));
-                   loop->Attach(client, *id, name);
-                 });
+    loop->Submit(std::move(submission), [loop, client = client_, peer = peer_, actors = actors_,
+                                         access = parts_.access, caller = caller_,
+                                         name = SessionName{std::move(open.session), open.again}](
+                                            Result<int64_t> id) {
+      access->Answered(kInteractPath, caller, id.has_value() ? fmt::format("job {}", *id) : "",
+                       internal::ToStatus(id));
+      if (!id.has_value()) {
+        // A controller that stops: the next one is asked again, under the same op_id.
+        const bool stops = id.error().code() == StatusCode::kUnavailable;
+        return stops ? peer->Break(id.error()) : peer->Close(id.error());
+      }
+      actors->SetJob(JobId(*id));
+      loop->Attach(client, *id, name);
+    });
     return OkStatus();
   }
 

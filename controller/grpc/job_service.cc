@@ -19,10 +19,11 @@
 namespace meshwright::controller {
 namespace {
 
-Result<ir::JobRequest> DecodeSubmit(const v1::SubmitRequest& request, BlobStore& blobs) {
-  MW_ASSIGN_OR_RETURN(ir::JobRequest job, proto::Decode(request.job()));
-  MW_TRY(CheckSubmission(request.op_id(), job, blobs));
-  return job;
+Result<Submission> DecodeSubmit(const v1::SubmitRequest& request, BlobStore& blobs) {
+  Submission submission{request.op_id(), {}, request.tool()};
+  MW_ASSIGN_OR_RETURN(submission.job, proto::Decode(request.job()));
+  MW_TRY(CheckSubmission(submission, blobs));
+  return submission;
 }
 
 // What is asked of a worker, by a call that is to come.
@@ -50,13 +51,12 @@ JobServiceImpl::JobServiceImpl(CallParts parts) : LateService(std::move(parts)) 
   AddUnary<v1::SubmitRequest, v1::SubmitReply>(
       "/meshwright.v1.JobService/Submit", "job", "submit",
       [this](const v1::SubmitRequest& request, v1::SubmitReply& reply, auto answer) {
-        auto job = DecodeSubmit(request, *parts_.blobs);
-        if (!job.has_value()) return answer(job.error());
-        parts_.loop->Submit(request.op_id(), std::move(*job),
-                            [&reply, answer](const Result<int64_t>& id) {
-                              if (id.has_value()) reply.set_job_id(*id);
-                              answer(internal::ToStatus(id));
-                            });
+        auto submission = DecodeSubmit(request, *parts_.blobs);
+        if (!submission.has_value()) return answer(submission.error());
+        parts_.loop->Submit(*std::move(submission), [&reply, answer](const Result<int64_t>& id) {
+          if (id.has_value()) reply.set_job_id(*id);
+          answer(internal::ToStatus(id));
+        });
       });
   AddUnary<v1::JobIdRequest, v1::CancelReply>(
       "/meshwright.v1.JobService/Cancel", "job", "cancel",

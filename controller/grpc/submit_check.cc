@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 
 #include "search/sharding_pins.h"
 
@@ -22,12 +24,27 @@ Status CheckFilesAreSomewhere(const ir::JobRequest& job) {
   return OkStatus();
 }
 
+// It stands in tables and labels, and is kept with every job.
+Status CheckTool(const std::string& tool) {
+  constexpr size_t kMostBytes = 32;
+  const bool plain = std::all_of(tool.begin(), tool.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (plain && tool.size() <= kMostBytes) return OkStatus();
+  return InvalidArgument(
+      fmt::format("tool must have at most {} characters, which are small letters, digits and '-', "
+                  "as in \"generate\"",
+                  kMostBytes));
+}
+
 }  // namespace
 
-Status CheckSubmission(const std::string& op_id, const ir::JobRequest& job, BlobStore& blobs) {
-  if (op_id.empty() || op_id.size() > 128) {
+Status CheckSubmission(const Submission& submission, BlobStore& blobs) {
+  const ir::JobRequest& job = submission.job;
+  if (submission.op_id.empty() || submission.op_id.size() > 128) {
     return InvalidArgument("op_id must have 1 to 128 characters");
   }
+  MW_TRY(CheckTool(submission.tool));
   MW_TRY(search::CheckJob(job));
   for (const ir::BlobRef& blob : ir::BlobsOf(job)) {
     const std::optional<int64_t> size = blobs.Find(blob.sha256);

@@ -42,7 +42,8 @@ class JobState(enum.Enum):
 
 @dataclass(frozen=True)
 class JobInfo:
-    """What the controller says of a job. Times are seconds since 1970; None: not yet."""
+    """What the controller says of a job. Times are seconds since 1970; None: not yet. tool: the
+    command whose session it is, as "generate"; empty: somebody submitted it."""
 
     id: int
     name: str
@@ -60,6 +61,7 @@ class JobInfo:
     checkpoint_step: int | None
     checkpoint_root: str
     checkpoint_path: str
+    tool: str
 
     @staticmethod
     def of_wire(wire: Any) -> "JobInfo":
@@ -86,6 +88,7 @@ class JobInfo:
             checkpoint_step=wire.checkpoint_step if wire.HasField("checkpoint_step") else None,
             checkpoint_root=wire.checkpoint_folder.root,
             checkpoint_path=wire.checkpoint_folder.path,
+            tool=wire.tool,
         )
 
 

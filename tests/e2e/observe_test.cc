@@ -55,6 +55,13 @@ TEST_F(ObservedCluster, ALiveWorkersLogIsFetchedFromIt) {
   EXPECT_THAT(Says({"logs", "--worker", "w1", "-o", "json"}), HasSubstr(R"({"worker":"w1",)"));
   EXPECT_THAT(Says({"logs", "--worker", "w9"}), HasSubstr("there is no log of a worker 'w9'"));
   EXPECT_EQ(code_, 2);
+  // Of a job that is well there is which process it has, and what that has said.
+  const std::string of_job = Says({"logs", std::to_string(id), "--worker", "w1"});
+  EXPECT_THAT(of_job, AllOf(HasSubstr(fmt::format("runs in executor {}", ExecutorOf(1))),
+                            HasSubstr(fmt::format("of job {} | ", id)), HasSubstr("ranks loaded"),
+                            Not(HasSubstr("joined cluster"))));
+  EXPECT_THAT(Says({"logs", "99", "--worker", "w1"}), HasSubstr("there is no job 99"));
+  EXPECT_EQ(code_, 2);
   ASSERT_TRUE(client().Cancel(id).ok());
   (void)EndOf(id);
 }
@@ -120,7 +127,8 @@ TEST_F(ObservedCluster, AStoppedProcessIsNamedWhileItsJobHangs) {
   ASSERT_NO_FATAL_FAILURE(StartWorkers(2));
   const int64_t id = StartJob(1, 2);
   const std::string job = std::to_string(id);
-  ASSERT_EQ(::kill(ExecutorOf(1), SIGSTOP), 0);
+  const pid_t stopped = ExecutorOf(1);
+  ASSERT_EQ(::kill(stopped, SIGSTOP), 0);
   std::string text;
   int64_t took_ms = 0;
   const auto named = [&] {
@@ -133,12 +141,13 @@ TEST_F(ObservedCluster, AStoppedProcessIsNamedWhileItsJobHangs) {
   EXPECT_TRUE(WaitUntil(named, 20'000)) << text;
   EXPECT_LT(took_ms, 10'000);  // A stopped rank is not waited for.
   // Where the signal caught it is chance: within its list, between two steps, or before an order.
-  EXPECT_THAT(text, AllOf(HasSubstr("its process is stopped"), HasSubstr("kill -CONT"),
+  EXPECT_THAT(text, AllOf(HasSubstr("its process is stopped"),
+                          HasSubstr(fmt::format("kill -CONT {}, the mw-executor", stopped)),
                           AnyOf(HasSubstr("at instruction "), HasSubstr("between two steps"),
                                 HasSubstr("waited for orders"))));
   EXPECT_THAT(Says({"debug", "hang", job, "-o", "json"}),
               AllOf(HasSubstr(R"("cause":"stopped")"), HasSubstr(R"("suspects":[1])")));
-  ASSERT_EQ(::kill(ExecutorOf(1), SIGCONT), 0);
+  ASSERT_EQ(::kill(stopped, SIGCONT), 0);
   const auto moves = [&] {
     return Says({"debug", "hang", job}).find("it moves") != std::string::npos;
   };

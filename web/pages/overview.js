@@ -68,7 +68,12 @@ export class Overview {
   makeJobs() {
     this.filter = h('input', {type: 'search', placeholder: 'name, state, layout', 'aria-label': 'Jobs to show',
       oninput: () => this.showJobs()});
-    this.jobsHead = h('div', {class: 'row'}, h('h2', {}, 'Jobs'), this.filter);
+    // What commands such as `generate` had for themselves: once ended, shown only when asked for.
+    this.sessions = h('button', {'aria-pressed': 'false', hidden: true, onclick: () => {
+      mark(this.sessions, 'aria-pressed', this.sessions.getAttribute('aria-pressed') !== 'true');
+      this.showJobs();
+    }});
+    this.jobsHead = h('div', {class: 'row'}, h('h2', {}, 'Jobs'), h('div', {class: 'row end'}, this.sessions, this.filter));
     this.jobsBody = h('tbody');
     const heads = ['Job', 'State', 'Progress', 'Loss', 'Layout', 'Submitted', 'Took'];
     this.jobsTable = h('div', {class: 'scroll'}, h('table', {class: 'jobs'}, h('thead', {}, h('tr', {},
@@ -107,7 +112,7 @@ export class Overview {
 
   // Small curves for what runs, and for the newest that do not.
   async loadSparks() {
-    const jobs = [...this.store.jobs.values()].sort((a, b) => kEnded.has(a.state) - kEnded.has(b.state) || b.id - a.id);
+    const jobs = [...this.store.jobs.values()].filter((job) => !isEndedSession(job)).sort((a, b) => kEnded.has(a.state) - kEnded.has(b.state) || b.id - a.id);
     await Promise.all(jobs.slice(0, 12).filter((job) => job.steps_done > 0).map(async (job) => {
       const curve = await get(`jobs/${job.id}/steps?points=${kSparkPoints}`).catch(() => null);
       if (!curve) return;
@@ -136,8 +141,14 @@ export class Overview {
 
   showJobs() {
     const wanted = this.filter.value.trim().toLowerCase();
-    const jobs = [...this.store.jobs.values()].sort((a, b) => b.id - a.id).filter((job) => !wanted
-      || `${job.id} ${job.name} ${job.state} ${job.layout} ${job.reason}`.toLowerCase().includes(wanted));
+    const all = [...this.store.jobs.values()].sort((a, b) => b.id - a.id);
+    const sessions = all.filter(isEndedSession).length;
+    const withSessions = this.sessions.getAttribute('aria-pressed') === 'true';
+    put(this.sessions, `${sessions} ended ${sessions === 1 ? 'session' : 'sessions'}`);
+    mark(this.sessions, 'title', 'of generate, predict, chat, embed and evaluate');
+    this.sessions.hidden = sessions === 0;
+    const jobs = all.filter((job) => (withSessions || !isEndedSession(job)) && (!wanted
+      || `${job.id} ${job.name} ${job.tool} ${job.state} ${job.layout} ${job.reason}`.toLowerCase().includes(wanted)));
     const kept = new Set();
     jobs.forEach((job, at) => {
       kept.add(job.id);
@@ -264,6 +275,10 @@ export function eventItems(events) {
     h('time', {datetime: new Date(event.unix_ms).toISOString()}, clock(event.unix_ms)),
     event.job ? h('a', {href: `#/jobs/${event.job}`, class: 'id'}, `${event.job}`) : h('span', {class: 'id'}),
     h('span', {}, event.text)));
+}
+
+function isEndedSession(job) {
+  return Boolean(job.tool) && kEnded.has(job.state);
 }
 
 function useOf(state, busy, devices) {

@@ -684,7 +684,7 @@ class JobIdRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ["checkpoint_folder", "checkpoint_step", "device_budget_bytes", "device_memory_bytes", "directory", "ended_unix_ms", "id", "layout", "loss", "message", "name", "peak_flops_per_s", "reason", "started_unix_ms", "state", "steps", "steps_done", "submitted_unix_ms"]
+    __slots__ = ["checkpoint_folder", "checkpoint_step", "device_budget_bytes", "device_memory_bytes", "directory", "ended_unix_ms", "id", "layout", "loss", "message", "name", "peak_flops_per_s", "reason", "started_unix_ms", "state", "steps", "steps_done", "submitted_unix_ms", "tool"]
     CHECKPOINT_FOLDER_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_STEP_FIELD_NUMBER: _ClassVar[int]
     DEVICE_BUDGET_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -703,6 +703,7 @@ class JobInfo(_message.Message):
     STEPS_DONE_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
     checkpoint_folder: FolderRef
     checkpoint_step: int
     device_budget_bytes: int
@@ -721,7 +722,8 @@ class JobInfo(_message.Message):
     steps: int
     steps_done: int
     submitted_unix_ms: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., steps_done: _Optional[int] = ..., steps: _Optional[int] = ..., loss: _Optional[float] = ..., layout: _Optional[str] = ..., directory: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., started_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., device_budget_bytes: _Optional[int] = ..., peak_flops_per_s: _Optional[float] = ..., checkpoint_step: _Optional[int] = ..., checkpoint_folder: _Optional[_Union[FolderRef, _Mapping]] = ...) -> None: ...
+    tool: str
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., steps_done: _Optional[int] = ..., steps: _Optional[int] = ..., loss: _Optional[float] = ..., layout: _Optional[str] = ..., directory: _Optional[str] = ..., submitted_unix_ms: _Optional[int] = ..., started_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., device_memory_bytes: _Optional[int] = ..., device_budget_bytes: _Optional[int] = ..., peak_flops_per_s: _Optional[float] = ..., checkpoint_step: _Optional[int] = ..., checkpoint_folder: _Optional[_Union[FolderRef, _Mapping]] = ..., tool: _Optional[str] = ...) -> None: ...
 
 class JobProgram(_message.Message):
     __slots__ = ["graph", "inputs", "name", "trained"]
@@ -994,16 +996,18 @@ class MeshKey(_message.Message):
     def __init__(self, mesh_gen: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
 
 class MeshMarks(_message.Message):
-    __slots__ = ["cpu_ms", "doing", "mesh_gen", "ranks"]
+    __slots__ = ["cpu_ms", "doing", "mesh_gen", "pid", "ranks"]
     CPU_MS_FIELD_NUMBER: _ClassVar[int]
     DOING_FIELD_NUMBER: _ClassVar[int]
     MESH_GEN_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     cpu_ms: int
     doing: str
     mesh_gen: int
+    pid: int
     ranks: _containers.RepeatedCompositeFieldContainer[RankMarks]
-    def __init__(self, mesh_gen: _Optional[int] = ..., doing: _Optional[str] = ..., cpu_ms: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankMarks, _Mapping]]] = ...) -> None: ...
+    def __init__(self, mesh_gen: _Optional[int] = ..., doing: _Optional[str] = ..., cpu_ms: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankMarks, _Mapping]]] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class MeshReleased(_message.Message):
     __slots__ = ["mesh_gen"]
@@ -1424,18 +1428,20 @@ class SessionEnd(_message.Message):
     def __init__(self) -> None: ...
 
 class SessionOpen(_message.Message):
-    __slots__ = ["again", "job", "job_id", "op_id", "session"]
+    __slots__ = ["again", "job", "job_id", "op_id", "session", "tool"]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     OP_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
     again: bool
     job: JobRequest
     job_id: int
     op_id: str
     session: str
-    def __init__(self, op_id: _Optional[str] = ..., job: _Optional[_Union[JobRequest, _Mapping]] = ..., job_id: _Optional[int] = ..., session: _Optional[str] = ..., again: bool = ...) -> None: ...
+    tool: str
+    def __init__(self, op_id: _Optional[str] = ..., job: _Optional[_Union[JobRequest, _Mapping]] = ..., job_id: _Optional[int] = ..., session: _Optional[str] = ..., again: bool = ..., tool: _Optional[str] = ...) -> None: ...
 
 class SessionOpened(_message.Message):
     __slots__ = ["credits", "held", "job_id", "programs"]
@@ -1712,12 +1718,14 @@ class SubmitReply(_message.Message):
     def __init__(self, job_id: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ["job", "op_id"]
+    __slots__ = ["job", "op_id", "tool"]
     JOB_FIELD_NUMBER: _ClassVar[int]
     OP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
     job: JobRequest
     op_id: str
-    def __init__(self, op_id: _Optional[str] = ..., job: _Optional[_Union[JobRequest, _Mapping]] = ...) -> None: ...
+    tool: str
+    def __init__(self, op_id: _Optional[str] = ..., job: _Optional[_Union[JobRequest, _Mapping]] = ..., tool: _Optional[str] = ...) -> None: ...
 
 class TailRequest(_message.Message):
     __slots__ = ["follow", "job_id"]

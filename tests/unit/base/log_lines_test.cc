@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace meshwright {
 namespace {
 
@@ -22,6 +24,14 @@ TEST(LogLines, SayWhenAndHowGrave) {
 TEST(LogLines, AboutTheEndOfAJobsProcessAreOfTheJob) {
   EXPECT_EQ(JobOfLine("2026-03-01T12:00:00.123Z warn  worker: worker 'w2': the executor of job 12 "
                       "(mesh 3) was killed by signal 6"),
+            12);
+  EXPECT_EQ(JobOfLine("2026-03-01T12:00:00.123Z info  worker: mesh 3 runs in executor 4711: the "
+                      "executor of job 12"),
+            12);
+  const std::string name(120, 'w');
+  EXPECT_EQ(JobOfLine(R"({"time":"2026-03-01T12:00:00.123Z","level":"warn","component":"worker",)"
+                      R"("source":"worker/process_mesh.cc:199","message":"worker ')" +
+                      name + R"(': the executor of job 12 (mesh 3) was killed by signal 6"})"),
             12);
 }
 

@@ -230,6 +230,23 @@ TEST(Jobs, StatesAreColouredAndNothingElse) {
   EXPECT_EQ(PaintState(true, "CORDONED"), "\x1b[33mCORDONED\x1b[0m");
 }
 
+TEST(Jobs, EndedSessionsOfToolsAreLeftOutAndCounted) {
+  client::JobInfo users = Job();
+  client::JobInfo ended = Job();
+  ended.id = 4;
+  ended.tool = "generate";
+  client::JobInfo runs = ended;
+  runs.id = 5;
+  runs.state = client::JobState::kRunning;
+  EXPECT_EQ(WithoutEndedSessions({users, ended, runs}),
+            (std::vector<client::JobInfo>{users, runs}));
+  EXPECT_EQ(HiddenSessionsNote(1),
+            "1 ended session of generate, predict and the like is left out; all: meshwright jobs "
+            "--all");
+  EXPECT_NE(HiddenSessionsNote(2).find("2 ended sessions"), std::string::npos);
+  EXPECT_NE(JobsJson({ended}).find("\"tool\": \"generate\""), std::string::npos);
+}
+
 TEST(Jobs, TableAndJsonCarryTheSameJob) {
   EXPECT_EQ(FormatJobsTable({Job()}, 70'000),
             "ID  NAME  STATE   STEP  LOSS    AGE    RUNTIME  REASON\n"

@@ -117,7 +117,9 @@ TEST(WorkerLogs, WhereThereIsNothingAPersonIsTold) {
   EXPECT_EQ(NoLinesNote(args), "the log of worker 'w0' has no line");
   args.id = 7;
   args.since = "10m";
-  EXPECT_EQ(NoLinesNote(args), "the log of worker 'w0' has no line of job 7 since 10m");
+  EXPECT_EQ(NoLinesNote(args),
+            "the log of worker 'w0' has no line of job 7 since 10m; what happened to the job: "
+            "meshwright logs 7");
   LogsArgs all;
   all.all = true;
   all.follow = true;

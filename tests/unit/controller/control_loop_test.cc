@@ -133,7 +133,7 @@ class ControlLoopTest : public ::testing::Test {
 
   int64_t Submit() {
     Answer<int64_t> answer;
-    loop_->Submit("op-" + std::to_string(++submitted_), SimCluster::MakeJob(1, 1, 1, 2),
+    loop_->Submit({"op-" + std::to_string(++submitted_), SimCluster::MakeJob(1, 1, 1, 2)},
                   answer.callback());
     const auto id = answer.Get();
     EXPECT_TRUE(id.has_value()) << id.error();

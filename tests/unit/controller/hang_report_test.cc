@@ -62,7 +62,8 @@ struct HangScene {
       marks.state = says.state;
       marks.awaits_rows = says.awaits_rows;
       marks.groups = {{"data/0-1", says.entered, says.done}};
-      beat.meshes.push_back({MeshGeneration(gen), "in a launch", cpu_total_ms[rank], {marks}});
+      beat.meshes.push_back(
+          {MeshGeneration(gen), "in a launch", cpu_total_ms[rank], {marks}, rank == 1 ? 4711 : 0});
     }
     return beat;
   }
@@ -91,13 +92,16 @@ TEST(HangReports, NameAStoppedProcessThatOthersWaitFor) {
   EXPECT_THAT(text, AllOf(HasSubstr("nothing has moved for "),
                           HasSubstr("suspect: rank 1 (worker 'w1', device 0), at instruction 3"),
                           HasSubstr("why:      its process is stopped"),
-                          HasSubstr("1 of 2 ranks waits for it"), HasSubstr("kill -CONT"),
+                          HasSubstr("1 of 2 ranks waits for it"),
+                          HasSubstr("kill -CONT 4711, the mw-executor of job 1;"),
                           HasSubstr("call 9 of group data/0-1 (2 members): in it 0; not come 1"),
-                          HasSubstr("RANK  WORKER")));
+                          HasSubstr("RANK  WORKER  DEVICE  PID ")));
   const auto json = nlohmann::json::parse(HangJson(report));
   EXPECT_EQ(json["cause"], "stopped");
   EXPECT_EQ(json["suspects"], nlohmann::json::parse("[1]"));
   EXPECT_EQ(json["ranks"][0]["waits_for"], nlohmann::json::parse("[1]"));
+  EXPECT_TRUE(json["ranks"][0]["pid"].is_null()) << "nobody knows it";
+  EXPECT_EQ(json["ranks"][1]["pid"], 4711);
 }
 
 TEST(HangReports, AWorkerThatIsNotHeardIsSuspectedFirst) {

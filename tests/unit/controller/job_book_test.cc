@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core_view.h"
 #include "controller/job_queue.h"
 #include "tests/unit/controller/sim_cluster.h"
 
@@ -66,6 +67,19 @@ TEST(JobBook, TwoJobsDoNotSaveInOneFolder) {
   EXPECT_NE(submit("d", {}), nullptr) << "a folder of its own";
   scene.book.At(JobId(1)).record.state = JobState::kSucceeded;
   EXPECT_NE(submit("e", {"", "runs/x"}), nullptr);
+}
+
+TEST(JobBook, AJobKeepsTheNameOfItsTool) {
+  BookScene scene;
+  SubmitJob event{CallId(1), "a", nullptr, "12345", "generate"};
+  event.request = std::make_shared<const ir::JobRequest>(SimCluster::MakeJob(1, 1, 1, 4));
+  const JobEntry* const job = scene.book.Submit(event, OkStatus(), scene.context);
+  ASSERT_NE(job, nullptr);
+  EXPECT_EQ(job->record.tool, "generate");
+  EXPECT_EQ(InfoOf(*job, scene.options).tool, "generate");
+  ASSERT_EQ(scene.Take<Persist>().size(), 1u);
+  EXPECT_EQ(scene.Take<Persist>()[0].batch.jobs[0].tool, "generate");
+  EXPECT_EQ(scene.Submit("b")->record.tool, "");
 }
 
 RestoredJob Stored(int64_t id, JobState state, int64_t tries = 0) {

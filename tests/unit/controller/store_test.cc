@@ -22,6 +22,7 @@ JobRecord MakeRecord(int64_t id) {
   job.id = id;
   job.op_id = "op-" + std::to_string(id);
   job.name = "name '; drop table jobs";
+  job.tool = "generate";
   job.layout = "data=2";
   job.steps = 100;
   job.submitted_unix_ms = 1234;

@@ -364,6 +364,7 @@ TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
   EXPECT_EQ(Decode(Encode(info)), info) << "no checkpoint";
   info.checkpoint_step = 0;
   info.checkpoint_folder = {"shared", "gpt/7"};
+  info.tool = "generate";
   EXPECT_EQ(Decode(Encode(info)), info);
   WorkerInfo worker;
   worker.checkpoint_roots = {{"shared", "/mnt/s"}};

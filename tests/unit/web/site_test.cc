@@ -254,6 +254,18 @@ TEST_F(SiteTest, ViewersAreCountedUntilTheirAnswersGo) {
   EXPECT_EQ(Ask("GET", "/api/v1/stream").code, 200);
 }
 
+TEST_F(SiteTest, EndedSessionsOfToolsLeaveTheOverviewToJobs) {
+  for (int64_t id = 100; id < 400; ++id) {
+    cluster_->AddJob(id, proto::JobState::kSucceeded);
+    cluster_->state.jobs.front().tool = "generate";
+  }
+  const Json jobs = Get("/api/v1/overview")["jobs"];
+  EXPECT_EQ(jobs[0]["id"], 399);
+  EXPECT_EQ(jobs[0]["tool"], "generate");
+  EXPECT_EQ(jobs.back()["id"], 7) << "older than all of them";
+  EXPECT_GT(Get("/api/v1/jobs").size(), 300u);
+}
+
 TEST_F(SiteTest, StoppingEndsStreams) {
   const HttpReply reply = Ask("GET", "/api/v1/stream");
   site_->Stop();

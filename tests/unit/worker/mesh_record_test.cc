@@ -54,6 +54,7 @@ TEST(MeshRecord, SaysOfEachGroupWhatWasEnteredAndDone) {
   mark.Reads(true);
   const int64_t later_ns = SystemClock().NowNs() + 5'000'000'000;
   const proto::MeshMarks read = record.Read(::getpid(), later_ns);
+  EXPECT_EQ(read.pid, ::getpid());
   ASSERT_EQ(read.ranks.size(), 1u);
   const proto::RankMarks& rank = read.ranks[0];
   EXPECT_EQ(rank.rank, 6);
