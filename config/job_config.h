@@ -130,6 +130,15 @@ Result<PreparedJob> PrepareJob(const JobConfig& config);
 // else is as the file says. Errors: kInvalidArgument naming the key or the program.
 Result<ir::JobRequest> PrepareJob(const JobConfig& config, const ir::JobRequest& own);
 
+// What the job's model hides of what it is trained on.
+struct HiddenTokens {
+  bool any = false;
+  std::optional<int64_t> mask = {};  // what stands there, where the job or its folder says it
+  std::string said_by = {};          // who does: "model.mask_token"
+};
+// Nothing of models that do not hide tokens, and of those that cannot be made.
+HiddenTokens HiddenTokensOf(const JobConfig& config);
+
 // JSON Schema (draft 2020-12) of a job file, for editors.
 std::string ConfigSchemaJson();
 // The reference of all keys as Markdown: docs/config.md.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/text.h"
 #include "client/trainer.h"
 #include "config/config_keys.h"
@@ -107,6 +108,28 @@ ir::FaultToleranceSpec Tolerance(const JobConfig& config) {
 }
 
 }  // namespace
+
+HiddenTokens HiddenTokensOf(const JobConfig& config) {
+  models::ModelSpec spec = config.model;
+  HiddenTokens hidden;
+  hidden.mask = spec.mask_token;
+  hidden.said_by = "model.mask_token";
+  if (!config.hf_path.empty()) {
+    auto text = ReadHfConfig(config.hf_path);
+    if (!text.has_value()) return {};  // which is an error of PrepareJob
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!hidden.mask && json.is_object() && json.contains("mask_token_id")) {
+      hidden.mask = FindJsonInt<int64_t>(json["mask_token_id"]);
+      hidden.said_by = fmt::format("mask_token_id of the config.json of {}", config.hf_path);
+    }
+    spec.hf_config = *std::move(text);
+  }
+  // One that every vocabulary has: what a tokenizer says is not known yet.
+  spec.mask_token = 0;
+  const auto model = models::MakeModel(spec);
+  hidden.any = model.has_value() && model->functions.corrupt;
+  return hidden;
+}
 
 Status AtKey(const Status& status, const JobConfig& config) {
   const ConfigKey* key = status.field().empty() ? nullptr : KeyOfField(status.field());

@@ -53,6 +53,10 @@ KernelResult MakeLearningRate(const Maker& maker) {
     args.schedule = Schedule::kLinear;
   } else if (name == "cosine") {
     args.schedule = Schedule::kCosine;
+  } else if (name == ir::kPolynomial) {
+    args.schedule = Schedule::kPolynomial;
+  } else if (name == ir::kRestarts) {
+    args.schedule = Schedule::kRestarts;
   } else if (name == ir::kInverseSqrt) {
     args.schedule = Schedule::kInverseSqrt;
   } else if (ir::IsRelative(name)) {
@@ -65,6 +69,8 @@ KernelResult MakeLearningRate(const Maker& maker) {
   args.min_lr = attrs.Real("min_lr");
   args.warmup_steps = attrs.Int("warmup_steps");
   args.total_steps = attrs.Int("total_steps");
+  args.power = attrs.Real("power", 1);
+  args.cycles = attrs.Int("cycles", 1);
   args.shift = ir::kInverseSqrtShift;
   args.type = TypeOf(maker.spec.outputs[0]);
   return MakeCall(maker, 0,

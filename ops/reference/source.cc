@@ -61,6 +61,8 @@ struct Schedule {
     kConstant,
     kLinear,
     kCosine,
+    kPolynomial,
+    kRestarts,
     kInverseSqrt,
     kRelative,
     kRelativeWarmup
@@ -70,6 +72,19 @@ struct Schedule {
   double min_lr = 0;
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
+  double power = 1;
+  int64_t cycles = 1;
+
+  // Of lr above min_lr, what is left when this share of the decay is done.
+  double ShareAt(double progress) const {
+    if (kind == Kind::kLinear) return 1.0 - progress;
+    if (kind == Kind::kPolynomial) return std::pow(1.0 - progress, power);
+    if (kind == Kind::kRestarts) {
+      if (progress >= 1) return 0;
+      progress = std::fmod(static_cast<double>(cycles) * progress, 1.0);
+    }
+    return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  }
 
   double At(int64_t step) const {
     if (kind == Kind::kRelative || kind == Kind::kRelativeWarmup) {
@@ -90,10 +105,7 @@ struct Schedule {
                                 ? 1.0
                                 : std::min(1.0, static_cast<double>(step - warmup_steps) /
                                                     static_cast<double>(decay_steps));
-    const double share = kind == Kind::kLinear
-                             ? 1.0 - progress
-                             : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-    return min_lr + (lr - min_lr) * share;
+    return min_lr + (lr - min_lr) * ShareAt(progress);
   }
 };
 
@@ -105,6 +117,10 @@ KernelResult MakeLearningRate(const KernelSpec& spec) {
     schedule.kind = Schedule::Kind::kLinear;
   } else if (name == "cosine") {
     schedule.kind = Schedule::Kind::kCosine;
+  } else if (name == ir::kPolynomial) {
+    schedule.kind = Schedule::Kind::kPolynomial;
+  } else if (name == ir::kRestarts) {
+    schedule.kind = Schedule::Kind::kRestarts;
   } else if (name == ir::kInverseSqrt) {
     schedule.kind = Schedule::Kind::kInverseSqrt;
   } else if (ir::IsRelative(name)) {
@@ -118,6 +134,8 @@ KernelResult MakeLearningRate(const KernelSpec& spec) {
   schedule.min_lr = spec.attrs.Real("min_lr");
   schedule.warmup_steps = spec.attrs.Int("warmup_steps");
   schedule.total_steps = spec.attrs.Int("total_steps");
+  schedule.power = spec.attrs.Real("power", 1);
+  schedule.cycles = spec.attrs.Int("cycles", 1);
   return MakeFunctionKernel(
       [schedule](const RunContext& context, Inputs, Outputs outputs) -> Status {
         *outputs[0].as<T>() = static_cast<T>(schedule.At(context.step));

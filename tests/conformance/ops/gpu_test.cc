@@ -233,13 +233,16 @@ TEST(GpuRandomNormal, EqualsTheHostsNumbers) {
 }
 
 TEST(GpuLearningRate, IsTheReferences) {
-  for (const char* schedule : {"constant", "linear", "cosine", "inverse_sqrt"}) {
+  for (const char* schedule : {"constant", "linear", "cosine", "polynomial", "cosine_with_restarts",
+                               "inverse_sqrt"}) {
     const OpCase row{"lr",
                      Op::kLearningRate,
                      {{"lr", 1.0},
                       {"min_lr", 0.1},
                       {"warmup_steps", 4},
                       {"total_steps", 14},
+                      {"power", 2.0},
+                      {"cycles", 3},
                       {"schedule", schedule}},
                      {},
                      {{}}};
