@@ -41,6 +41,8 @@ struct JobConfig {
   bool from_scratch = false;  // although the folder has weights
 
   ir::OptimizerSpec optimizer;
+  double decay_power = 1;    // of the schedule polynomial (ir/rate_schedule.h)
+  int64_t decay_cycles = 1;  // of cosine_with_restarts
   ir::ParallelSpec parallel = ir::OpenParallel();
   ir::TrainSpec train;
   ir::DataSpec data;  // the streams are filled when the files are found (cli/input_files.h)

@@ -11,6 +11,7 @@
 #include "config/data_rows.h"
 #include "config/job_config.h"
 #include "config/tuning.h"
+#include "ir/rate_schedule.h"
 #include "search/sharding_pins.h"
 
 namespace meshwright::config {
@@ -153,6 +154,11 @@ client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
   ir::OptimizerSpec optimizer = config.optimizer;
   optimizer.moments_dtype = DTypeOf(config.moments_dtype);
+  const bool powers = optimizer.schedule == ir::kPolynomial;
+  const double number = powers ? config.decay_power : static_cast<double>(config.decay_cycles);
+  if ((powers || optimizer.schedule == ir::kRestarts) && number != 1) {
+    optimizer.schedule += fmt::format(":{}", number);
+  }
   builder.Train(TrainOf(config))
       .Optimizer(std::move(optimizer))
       .Parallel(config.parallel)

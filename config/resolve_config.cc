@@ -90,8 +90,8 @@ Status ResolveSchedule(JobConfig& config, const std::string& file) {
     config.notes.push_back(fmt::format("lr_scheduler.{} has no effect with decay_type \"{}\"", key,
                                        optimizer.schedule));
   };
-  if (optimizer.power != 1 && optimizer.schedule != ir::kPolynomial) idle("power");
-  if (optimizer.cycles != 1 && optimizer.schedule != ir::kRestarts) idle("cycles");
+  if (config.decay_power != 1 && optimizer.schedule != ir::kPolynomial) idle("power");
+  if (config.decay_cycles != 1 && optimizer.schedule != ir::kRestarts) idle("cycles");
   if (optimizer.schedule == "constant" || optimizer.schedule == ir::kInverseSqrt) {
     if (optimizer.min_lr != 0) idle("min_lr");
     if (optimizer.total_steps != steps) idle("total_steps");

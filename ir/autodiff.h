@@ -53,8 +53,6 @@ struct OptimizerSpec {
   double lr = 3e-4;
   double min_lr = 0;
   std::string schedule = "constant";  // ir/rate_schedule.h
-  double power = 1;                   // of the schedule polynomial
-  int64_t cycles = 1;                 // of cosine_with_restarts
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
   double beta1 = 0.9;

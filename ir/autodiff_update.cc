@@ -126,14 +126,11 @@ class UpdateAppender {
   ValueId RateOf(double factor) {
     const auto [it, fresh] = rates_.try_emplace(factor);
     if (fresh) {
-      Attrs attrs = {{"lr", spec_.lr * factor},
-                     {"min_lr", spec_.min_lr * factor},
-                     {"warmup_steps", spec_.warmup_steps},
-                     {"total_steps", spec_.total_steps},
-                     {"schedule", spec_.schedule}};
-      if (spec_.schedule == kPolynomial) attrs.Set("power", spec_.power);
-      if (spec_.schedule == kRestarts) attrs.Set("cycles", spec_.cycles);
-      it->second = LearningRate(std::move(attrs));
+      it->second = LearningRate({{"lr", spec_.lr * factor},
+                                 {"min_lr", spec_.min_lr * factor},
+                                 {"warmup_steps", spec_.warmup_steps},
+                                 {"total_steps", spec_.total_steps},
+                                 {"schedule", spec_.schedule}});
     }
     return it->second;
   }

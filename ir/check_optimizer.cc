@@ -44,9 +44,6 @@ Status CheckOptimizerSpec(const OptimizerSpec& optimizer) {
       RequireRange("optimizer.warmup_steps", static_cast<double>(optimizer.warmup_steps), 0, 1e12));
   MW_TRY(
       RequireRange("optimizer.total_steps", static_cast<double>(optimizer.total_steps), 0, 1e12));
-  MW_TRY(RequireRange("optimizer.power", optimizer.power, kLeastPower, kMostPower));
-  MW_TRY(RequireRange("optimizer.cycles", static_cast<double>(optimizer.cycles), 1,
-                      static_cast<double>(kMostCycles)));
   MW_TRY(RequireDecayRate("optimizer.beta1", optimizer.beta1));
   MW_TRY(RequireDecayRate("optimizer.beta2", optimizer.beta2));
   MW_TRY(RequireDecayRate("optimizer.momentum", optimizer.momentum));

@@ -23,8 +23,6 @@ TypesOr InferLearningRate(const OpCall& call) {
   for (const char* name : {"warmup_steps", "total_steps"}) {
     if (call.attrs.Has(name)) MW_TRY(call.IntIn(name, 0, INT64_MAX));
   }
-  if (call.attrs.Has("cycles")) MW_TRY(call.IntIn("cycles", 1, kMostCycles));
-  if (call.attrs.Has("power")) MW_TRY(call.RealIn("power", kLeastPower, kMostPower));
   if (call.declared.empty()) return std::vector<TensorType>{{DType::kF32, {}}};
   MW_TRY(call.RequireDeclared(1));
   if (call.declared[0].rank() != 0 || !IsFloating(call.declared[0].dtype)) {

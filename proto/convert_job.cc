@@ -27,8 +27,6 @@ v1::OptimizerSpec EncodeOptimizer(const ir::OptimizerSpec& spec) {
   wire.set_unscaled(!spec.scale_parameter);
   wire.set_decay_rate(spec.decay_rate);
   wire.set_clip_threshold(spec.clip_threshold);
-  wire.set_power(spec.power);
-  wire.set_cycles(spec.cycles);
   wire.set_moments_dtype(std::string(ir::DTypeName(spec.moments_dtype)));
   return wire;
 }
@@ -50,8 +48,6 @@ Result<ir::OptimizerSpec> DecodeOptimizer(const v1::OptimizerSpec& wire) {
   spec.scale_parameter = !wire.unscaled();
   if (wire.decay_rate() != 0) spec.decay_rate = wire.decay_rate();
   if (wire.clip_threshold() != 0) spec.clip_threshold = wire.clip_threshold();
-  if (wire.power() != 0) spec.power = wire.power();
-  if (wire.cycles() != 0) spec.cycles = wire.cycles();
   if (wire.moments_dtype().empty()) return spec;
   const Result<ir::DType> dtype = ir::ParseDType(wire.moments_dtype());
   if (!dtype) return Fail(dtype.error().WithContext("optimizer.moments_dtype"));

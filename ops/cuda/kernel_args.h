@@ -155,9 +155,8 @@ struct LearningRateArgs {
   double min_lr = 0;
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
-  double power = 1;    // of kPolynomial
-  int64_t cycles = 1;  // of kRestarts
-  int64_t shift = 0;   // of kInverseSqrt where there is no warm-up
+  double number = 1;  // the power of kPolynomial, the cosines of kRestarts
+  int64_t shift = 0;  // of kInverseSqrt where there is no warm-up
   const StepState* state = nullptr;
   FloatType type = FloatType::kF32;
 };

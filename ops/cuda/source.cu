@@ -67,10 +67,10 @@ __device__ double ShareAt(const LearningRateArgs& args, double progress) {
   using Schedule = LearningRateArgs::Schedule;
   constexpr double kPi = 3.141592653589793238462643383279;
   if (args.schedule == Schedule::kLinear) return 1.0 - progress;
-  if (args.schedule == Schedule::kPolynomial) return pow(1.0 - progress, args.power);
+  if (args.schedule == Schedule::kPolynomial) return pow(1.0 - progress, args.number);
   if (args.schedule == Schedule::kRestarts) {
     if (progress >= 1.0) return 0.0;
-    progress = fmod(static_cast<double>(args.cycles) * progress, 1.0);
+    progress = fmod(args.number * progress, 1.0);
   }
   return 0.5 * (1.0 + cos(kPi * progress));
 }

@@ -229,8 +229,6 @@ ir::JobRequest SomeJob() {
   job.driver = {ir::DriverKind::kClient, "predict", 3, 5};
   job.optimizer.lr = 0.1;
   job.optimizer.schedule = "cosine";
-  job.optimizer.power = 2.5;
-  job.optimizer.cycles = 3;
   job.optimizer.warmup_steps = 3;
   job.optimizer.total_steps = 4;
   job.optimizer.momentum = 0.5;
