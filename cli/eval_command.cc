@@ -80,13 +80,13 @@ Status ReadAskedPairs(const EvalArgs& args, const models::Model& model, const Te
   rules.positions = PositionsOf(args, model);
   rules.delimiter = args.delimiter;
   rules.limit = args.limit;
-  const PairEncoders encode = {[&codec](const std::string& part) { return codec.Encode(part); },
-                               [&codec](const std::string& part) {
-                                 return codec.Encode(part, false);
-                               }};
+  const PairEncoders encode = {
+      [&codec](const std::string& part) { return codec.Encode(part); },
+      [&codec](const std::string& part) { return codec.Encode(part, false); }};
   auto pairs = ReadPairs(text, encode, rules);
   if (!pairs.has_value()) return pairs.error().WithContext(args.data);
-  if (pairs->rows.empty()) return InvalidArgument("it has no token to score").WithContext(args.data);
+  if (pairs->rows.empty())
+    return InvalidArgument("it has no token to score").WithContext(args.data);
   if (pairs->cut > 0) {
     fmt::print(stderr, "note: {} texts are longer than {} tokens and were cut{}\n", pairs->cut,
                rules.positions,

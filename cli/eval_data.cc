@@ -220,9 +220,8 @@ Result<EvalData> ReadQuestions(std::string_view jsonl, const EncodeText& encode,
   const MakeRow make = [&](const std::string& prompt, std::string choice) {
     return RowOf(prompt, std::move(choice), encode, rules);
   };
-  MW_TRY(ForEachLine(jsonl, rules.limit, [&](std::string_view line) {
-    return AddQuestion(line, make, rules, data);
-  }));
+  MW_TRY(ForEachLine(jsonl, rules.limit,
+                     [&](std::string_view line) { return AddQuestion(line, make, rules, data); }));
   return data;
 }
 

@@ -400,9 +400,8 @@ Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const Gen
   MW_TRY(CheckArgs(args));
   GenerateArgs alone = args;
   alone.num_beams = 1;  // what is shown token by token is not searched for
-  MW_ASSIGN_OR_RETURN(Writer writer,
-                      IsJobId(args.model) ? OfJob(client, alone)
-                                          : OfFolder(client, alone, positions));
+  MW_ASSIGN_OR_RETURN(Writer writer, IsJobId(args.model) ? OfJob(client, alone)
+                                                         : OfFolder(client, alone, positions));
   return std::make_unique<OpenedWriter>(std::move(writer));
 }
 

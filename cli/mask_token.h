@@ -12,8 +12,8 @@ namespace meshwright::cli {
 // tokens of a tokenizer, the configuration gets the id that the tokenizer has, so that it stands in
 // what is exported, too. Models that hide nothing are left as they are.
 // Errors: kInvalidArgument naming the key: the job or the config.json says another id than the
-// tokenizer; the tokenizer has no such token, and neither says one; those of Tokenizer::Load, but for
-// one that is not there.
+// tokenizer; the tokenizer has no such token, and neither says one; those of Tokenizer::Load, but
+// for one that is not there.
 Status TakeMaskToken(config::JobConfig& config);
 
 // config::PrepareJob for a job that is to be trained: what only its files say is in the

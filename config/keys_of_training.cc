@@ -42,7 +42,8 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"lr_scheduler",
        "decay_type",
        "Shape after the warm-up: linear and cosine go down to min_lr, polynomial by the power of "
-       "what is left, cosine_with_restarts so many times; inverse_sqrt: lr * sqrt(warmup_steps / step), T5's; relative: "
+       "what is left, cosine_with_restarts so many times; inverse_sqrt: lr * sqrt(warmup_steps / "
+       "step), T5's; relative: "
        "lr / sqrt(step), 0.01 * lr at most, and relative_warmup, which begins at 1e-6 * lr * "
        "step: Adafactor's own.",
        MW_AT(optimizer.schedule),

@@ -56,13 +56,13 @@ KernelResult MakeLearningRate(const Maker& maker) {
         fmt::format("learning_rate: unknown schedule '{}'; known: {}", text, ir::kSchedules)));
   }
   LearningRateArgs args;
-  for (const auto& [name, schedule] : {std::pair("linear", Schedule::kLinear),
-                                       std::pair("cosine", Schedule::kCosine),
-                                       std::pair(ir::kPolynomial, Schedule::kPolynomial),
-                                       std::pair(ir::kRestarts, Schedule::kRestarts),
-                                       std::pair(ir::kInverseSqrt, Schedule::kInverseSqrt),
-                                       std::pair("relative", Schedule::kRelative),
-                                       std::pair("relative_warmup", Schedule::kRelativeWarmup)}) {
+  for (const auto& [name, schedule] :
+       {std::pair("linear", Schedule::kLinear), std::pair("cosine", Schedule::kCosine),
+        std::pair(ir::kPolynomial, Schedule::kPolynomial),
+        std::pair(ir::kRestarts, Schedule::kRestarts),
+        std::pair(ir::kInverseSqrt, Schedule::kInverseSqrt),
+        std::pair("relative", Schedule::kRelative),
+        std::pair("relative_warmup", Schedule::kRelativeWarmup)}) {
     if (parsed->name == name) args.schedule = schedule;
   }
   args.number = parsed->number;

@@ -118,13 +118,13 @@ KernelResult MakeLearningRate(const KernelSpec& spec) {
         fmt::format("learning_rate: unknown schedule '{}'; known: {}", text, ir::kSchedules)));
   }
   Schedule schedule;
-  for (const auto& [name, kind] : {std::pair("linear", Schedule::Kind::kLinear),
-                                   std::pair("cosine", Schedule::Kind::kCosine),
-                                   std::pair(ir::kPolynomial, Schedule::Kind::kPolynomial),
-                                   std::pair(ir::kRestarts, Schedule::Kind::kRestarts),
-                                   std::pair(ir::kInverseSqrt, Schedule::Kind::kInverseSqrt),
-                                   std::pair("relative", Schedule::Kind::kRelative),
-                                   std::pair("relative_warmup", Schedule::Kind::kRelativeWarmup)}) {
+  for (const auto& [name, kind] :
+       {std::pair("linear", Schedule::Kind::kLinear), std::pair("cosine", Schedule::Kind::kCosine),
+        std::pair(ir::kPolynomial, Schedule::Kind::kPolynomial),
+        std::pair(ir::kRestarts, Schedule::Kind::kRestarts),
+        std::pair(ir::kInverseSqrt, Schedule::Kind::kInverseSqrt),
+        std::pair("relative", Schedule::Kind::kRelative),
+        std::pair("relative_warmup", Schedule::Kind::kRelativeWarmup)}) {
     if (parsed->name == name) schedule.kind = kind;
   }
   schedule.lr = spec.attrs.Real("lr");

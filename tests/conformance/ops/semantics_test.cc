@@ -46,8 +46,8 @@ double LearningRate(const char* schedule, int64_t step) {
 }
 
 TEST(LearningRateOp, WarmsUpLinearlyInEverySchedule) {
-  for (const char* schedule : {"constant", "linear", "cosine", "polynomial:2", "cosine_with_restarts:3",
-                               "inverse_sqrt"}) {
+  for (const char* schedule :
+       {"constant", "linear", "cosine", "polynomial:2", "cosine_with_restarts:3", "inverse_sqrt"}) {
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.25);
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 1.0);
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 1.0);
@@ -82,10 +82,8 @@ TEST(LearningRateOp, BeginsItsCosineAnew) {
   const double kRoot = std::sqrt(5.0);
   EXPECT_DOUBLE_EQ(LearningRate("cosine_with_restarts", 9), 0.55) << "one cycle is a cosine";
   // Two cycles: at 2 of 10 steps cos(0.4 pi) = (sqrt(5) - 1) / 4, at 5 the second begins.
-  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 6), 0.1 + 0.45 * (1 + (kRoot - 1) / 4),
-              1e-15);
-  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 8), 0.1 + 0.45 * (1 - (kRoot + 1) / 4),
-              1e-15);
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 6), 0.1 + 0.45 * (1 + (kRoot - 1) / 4), 1e-15);
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 8), 0.1 + 0.45 * (1 - (kRoot + 1) / 4), 1e-15);
   EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 9), 1, 1e-15);
   EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 11), 0.1 + 0.45 * (1 + (kRoot - 1) / 4),
               1e-15);

@@ -122,8 +122,8 @@ TEST(EvalPairs, HaveASourceAndATargetWithItsEnd) {
   EXPECT_DOUBLE_EQ(metrics[0].value, 5);
   EXPECT_DOUBLE_EQ(metrics[2].value, 1);
   EXPECT_DOUBLE_EQ(metrics[5].value, 0.6);
-  const auto bad = ReadPairs("{\"source\":\"ab\",\"target\":\"c\"}\n{\"text\":\"ab\"}", ByteEncoders(),
-                             rules);
+  const auto bad =
+      ReadPairs("{\"source\":\"ab\",\"target\":\"c\"}\n{\"text\":\"ab\"}", ByteEncoders(), rules);
   EXPECT_THAT(bad.error().message(), HasSubstr("JSON at line 2: has no texts \"source\""));
 }
 

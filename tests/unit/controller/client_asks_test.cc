@@ -46,7 +46,8 @@ std::string Asked(const ir::JobRequest& job, proto::Fetch fetch) {
 
 TEST(CallSize, TheLargestOfRowsAreFewerBytesThanTheRows) {
   const ir::JobRequest job = JobOf({2, kFloats}, {1});
-  EXPECT_THAT(Asked(job, proto::Fetch::kAll), HasSubstr("what 'ask' gives out has 134217732 bytes"));
+  EXPECT_THAT(Asked(job, proto::Fetch::kAll),
+              HasSubstr("what 'ask' gives out has 134217732 bytes"));
   EXPECT_EQ(Asked(job, proto::Fetch::kLargest), "");
   EXPECT_EQ(Asked(job, proto::Fetch::kNothing), "");
 }
