@@ -23,12 +23,12 @@ using ::testing::HasSubstr;
 
 constexpr char kT5[] =
     R"({"model_type":"t5","vocab_size":20,"d_model":16,"d_kv":4,"d_ff":24,"num_layers":1,)"
-    R"("num_heads":4})";
+    R"("num_heads":4,"dropout_rate":0})";
 constexpr char kBart[] =
     R"({"model_type":"bart","vocab_size":20,"max_position_embeddings":16,"d_model":16,)"
     R"("encoder_layers":1,"encoder_ffn_dim":24,"encoder_attention_heads":4,"decoder_layers":1,)"
     R"("decoder_ffn_dim":20,"decoder_attention_heads":2,"pad_token_id":1,"bos_token_id":0,)"
-    R"("eos_token_id":2,"decoder_start_token_id":2})";
+    R"("eos_token_id":2,"decoder_start_token_id":2,"dropout":0})";
 constexpr int64_t kSource = 5;
 constexpr int64_t kTarget = 4;
 
