@@ -407,7 +407,7 @@ TEST(CoreClients, NoAskIsLostInRandomHistories) {
   }
 }
 
-// ---- How much one call gives out: whole, and as the largest of each row --------------------------
+// ---- How much one call gives out: whole, and as the largest of each row -------------------------
 
 constexpr int64_t kFloats = proto::kMaxTensorBytes / 4;  // that one message takes
 

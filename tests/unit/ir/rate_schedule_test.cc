@@ -20,10 +20,10 @@ TEST(RateSchedule, HasANumberBehindItsName) {
 }
 
 TEST(RateSchedule, OfAnotherNameOrNumberIsNone) {
-  for (const char* bad : {"", ":", "poly", "linear:2", "polynomial:", "polynomial:x",
-                          "polynomial:2x", "polynomial:0", "polynomial:-1", "polynomial:nan",
-                          "polynomial:101", "cosine_with_restarts:0", "cosine_with_restarts:1.5",
-                          "cosine_with_restarts:1e9", "cosine:2"}) {
+  for (const char* bad :
+       {"", ":", "poly", "linear:2", "polynomial:", "polynomial:x", "polynomial:2x", "polynomial:0",
+        "polynomial:-1", "polynomial:nan", "polynomial:101", "cosine_with_restarts:0",
+        "cosine_with_restarts:1.5", "cosine_with_restarts:1e9", "cosine:2"}) {
     EXPECT_FALSE(IsSchedule(bad)) << bad;
   }
 }
