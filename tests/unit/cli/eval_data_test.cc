@@ -130,12 +130,12 @@ TEST(EvalPairs, HaveASourceAndATargetWithItsEnd) {
 // As lm-evaluation-harness asks AutoModelForSeq2SeqLM: the prompt whole, a choice without its end.
 TEST(EvalPairs, AskAboutChoicesAsTheHarness) {
   EvalRules rules;
-  rules.positions = 3;
+  rules.positions = 4;
   const auto data =
-      ReadPairs("{\"prompt\":\"abc \",\"choices\":[\"c\"],\"answer\":0}", ByteEncoders(), rules);
+      ReadPairs("{\"prompt\":\"abcd \",\"choices\":[\"c\"],\"answer\":0}", ByteEncoders(), rules);
   ASSERT_TRUE(data.has_value()) << data.error();
   ASSERT_EQ(data->rows.size(), 1u);
-  EXPECT_THAT(data->rows[0].tokens, ElementsAre('b', 'c', 1)) << "its beginning is lost";
+  EXPECT_THAT(data->rows[0].tokens, ElementsAre('b', 'c', 'd', 1)) << "its beginning is lost";
   EXPECT_THAT(data->rows[0].labels, ElementsAre(' ', ' ', 'c'));
   EXPECT_EQ(data->questions.size(), 1u);
 }
