@@ -424,6 +424,13 @@ TEST(AtKey, NamesTheKeyAndItsPlaceAndLeavesEverythingElse) {
   EXPECT_EQ(AtKey(InvalidArgument("train.steps is 0"), config).message(), "train.steps is 0");
 }
 
+TEST(PrepareJob, TheNumberOfAScheduleIsInItsName) {
+  const auto job = PrepareJob(*ParseJobConfig(
+      Source(kJob, {"lr_scheduler.decay_type=polynomial", "lr_scheduler.power=2.5"})));
+  ASSERT_TRUE(job.has_value()) << job.error();
+  EXPECT_EQ(job->request.optimizer.schedule, "polynomial:2.5");
+}
+
 TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
   int rows = 0;
   for (const ConfigKey& key : ConfigKeys()) {
@@ -435,7 +442,7 @@ TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
       EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
     }
   }
-  EXPECT_EQ(rows, 92) << "a row of the ranges names no key";
+  EXPECT_EQ(rows, 94) << "a row of the ranges names no key";
   EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
 }
 
