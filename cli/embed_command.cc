@@ -35,7 +35,7 @@ struct NamedTexts {
   std::vector<std::string> names;  // "line 3", "text 2"
 };
 
-bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t") == line.npos; }
+bool SaysNothing(std::string_view line) { return line.find_first_not_of(" \t") == line.npos; }
 
 Result<std::string> TextOfJson(std::string_view line) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
@@ -66,13 +66,13 @@ Result<NamedTexts> LinesOf(const std::string& path) {
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (IsBlank(line) && !json) {
+    if (SaysNothing(line) && !json) {
       return Fail(InvalidArgument(
           fmt::format("{}: line {} is blank, and a vector is of a text: take the line out, or say "
                       "it as {{\"text\": \"\"}} in a file .jsonl",
                       path, number)));
     }
-    if (IsBlank(line)) {
+    if (SaysNothing(line)) {
       blank.push_back(number);
       continue;
     }
