@@ -164,13 +164,13 @@ class Conversation {
     request.now = LocalTime();
     MW_ASSIGN_OR_RETURN(const tokenizer::RenderedTemplate made, template_.Render(request));
     MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer_->codec().Encode(made.text, false));
-    if (static_cast<int64_t>(prompt.size()) > writer_->positions()) {
+    const int64_t most = writer_->prompt_positions();
+    if (static_cast<int64_t>(prompt.size()) > most) {
       // Fewer than were asked for are all that the model has.
-      const bool has_more = writer_->positions() >= args_.context;
+      const bool has_more = most >= args_.context;
       return Fail(InvalidArgument(fmt::format(
           "the conversation has {} tokens, and {} positions: /clear begins anew{}", prompt.size(),
-          has_more ? fmt::format("there are {}", writer_->positions())
-                   : fmt::format("the model has {}", writer_->positions()),
+          has_more ? fmt::format("there are {}", most) : fmt::format("the model has {}", most),
           has_more ? fmt::format(", --context {} gives more", 2 * args_.context) : "")));
     }
     return prompt;
@@ -200,8 +200,7 @@ Result<int> Chat(const ChatArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(ChatTemplate chat_template, TemplateOf(*client, args));
   GenerateArgs open = args.generate;
   open.prompt = "a";  // stands for the first token of a conversation
-  open.max_new_tokens = args.context - 1;
-  Result<std::unique_ptr<TextWriter>> writer = OpenWriter(*client, open);
+  Result<std::unique_ptr<TextWriter>> writer = OpenWriter(*client, open, args.context);
   if (!writer.has_value()) return ReportUnopened(*client, writer.error());
   Conversation conversation(args, std::move(chat_template), *std::move(writer));
   MW_TRY(conversation.Run());

@@ -29,37 +29,72 @@ namespace {
 
 using client::TextTokens;
 
-// A text of each line; behind the last line end there is none.
-Result<std::vector<std::string>> LinesOf(const std::string& path) {
+// What stands in a file or on the command line, each with what errors call it.
+struct NamedTexts {
+  std::vector<std::string> texts;
+  std::vector<std::string> names;  // "line 3", "text 2"
+};
+
+bool SaysNothing(std::string_view line) { return line.find_first_not_of(" \t") == line.npos; }
+
+Result<std::string> TextOfJson(std::string_view line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  const auto text = object.is_object() ? object.find("text") : object.end();
+  if (text != object.end() && text->is_string()) return text->get<std::string>();
+  return Fail(InvalidArgument("is no object with \"text\", a text"));
+}
+
+// Of JSON, blank lines are no rows; a note names them, since what is written has fewer rows than
+// the file lines.
+void PrintPassedOver(const std::string& path, const std::vector<int64_t>& blank) {
+  if (blank.empty()) return;
+  const std::string more =
+      blank.size() > 1 ? fmt::format(" (and {} more)", blank.size() - 1) : std::string();
+  fmt::print(stderr, "note: {}: line {} is blank{}: passed over\n", path, blank[0], more);
+}
+
+// A text of each line; behind the last line end there is none. A plain line without a text is an
+// error, so that vector n is always that of line n.
+Result<NamedTexts> LinesOf(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   const bool json = path.ends_with(".jsonl");
-  std::vector<std::string> texts;
+  NamedTexts lines;
+  std::vector<int64_t> blank;
   std::string_view rest = bytes;
   for (int64_t number = 1; !rest.empty(); ++number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!json) {
-      texts.emplace_back(line);
+    if (SaysNothing(line) && !json) {
+      return Fail(InvalidArgument(
+          fmt::format("{}: line {} is blank, and a vector is of a text: take the line out, or say "
+                      "it as {{\"text\": \"\"}} in a file .jsonl",
+                      path, number)));
+    }
+    if (SaysNothing(line)) {
+      blank.push_back(number);
       continue;
     }
-    if (line.find_first_not_of(" \t") == line.npos) continue;
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-    const auto text = object.is_object() ? object.find("text") : object.end();
-    if (text == object.end() || !text->is_string()) {
-      return Fail(InvalidArgument(
-          fmt::format("{}: JSON at line {}: is no object with \"text\", a text", path, number)));
+    Result<std::string> text = json ? TextOfJson(line) : Result<std::string>(std::string(line));
+    if (!text.has_value()) {
+      return Fail(text.error().WithContext(fmt::format("{}: JSON at line {}", path, number)));
     }
-    texts.push_back(text->get<std::string>());
+    lines.texts.push_back(*std::move(text));
+    lines.names.push_back(fmt::format("{}: line {}", path, number));
   }
-  if (texts.empty()) return Fail(InvalidArgument(fmt::format("{} has no text", path)));
-  return texts;
+  if (lines.texts.empty()) return Fail(InvalidArgument(fmt::format("{} has no text", path)));
+  PrintPassedOver(path, blank);
+  return lines;
 }
 
-Result<std::vector<std::string>> TextsOf(const EmbedArgs& args) {
-  if (args.file.empty()) return args.texts;
-  return LinesOf(args.file);
+Result<NamedTexts> TextsOf(const EmbedArgs& args) {
+  if (!args.file.empty()) return LinesOf(args.file);
+  NamedTexts given{args.texts, {}};
+  for (size_t i = 0; i < args.texts.size(); ++i) {
+    given.names.push_back(fmt::format("text {}", i + 1));
+  }
+  return given;
 }
 
 // What makes vectors, before it is a job of these texts.
@@ -201,12 +236,11 @@ Result<TextTokens> TokensOf(const std::string& text, const Encoder& encoder) {
   return tokens;
 }
 
-Result<std::vector<TextTokens>> AllTokens(const std::vector<std::string>& texts,
-                                          const Encoder& encoder) {
+Result<std::vector<TextTokens>> AllTokens(const NamedTexts& given, const Encoder& encoder) {
   std::vector<TextTokens> all;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    auto tokens = TokensOf(texts[i], encoder);
-    if (!tokens) return Fail(tokens.error().WithContext(fmt::format("text {}", i + 1)));
+  for (size_t i = 0; i < given.texts.size(); ++i) {
+    auto tokens = TokensOf(given.texts[i], encoder);
+    if (!tokens) return Fail(tokens.error().WithContext(given.names[i]));
     all.push_back(*std::move(tokens));
   }
   return all;
@@ -294,12 +328,13 @@ Status CheckArgs(const EmbedArgs& args) {
 
 Result<int> Embed(const EmbedArgs& args, const GlobalArgs& global) {
   MW_TRY(CheckArgs(args));
-  MW_ASSIGN_OR_RETURN(const std::vector<std::string> texts, TextsOf(args));
+  MW_ASSIGN_OR_RETURN(const NamedTexts given, TextsOf(args));
+  const std::vector<std::string>& texts = given.texts;
   MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("embed", global));
   MW_ASSIGN_OR_RETURN(Encoder encoder, IsJobId(args.model) ? OfJob(*client, args) : OfFolder(args));
   MW_TRY(CheckEncodes(encoder.model));
   MW_TRY(TakeArgs(args, encoder.sentences));
-  MW_ASSIGN_OR_RETURN(const std::vector<TextTokens> tokens, AllTokens(texts, encoder));
+  MW_ASSIGN_OR_RETURN(const std::vector<TextTokens> tokens, AllTokens(given, encoder));
   const client::EmbedShape shape = ShapeOf(tokens, args, encoder);
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job, EmbeddingJob(*client, encoder, shape));
   const client::SessionOptions options{.open_timeout_ms = args.timeout_s * 1000,

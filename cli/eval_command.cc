@@ -31,6 +31,10 @@ struct OpenModel {
   std::optional<int64_t> separator;
   int64_t positions = 0;
   ir::DType dtype = ir::DType::kF32;
+  // Of a model with an encoder: what it is asked says how long its rows are.
+  std::optional<EvalData> pairs = {};
+  int64_t targets = 0;  // positions of a target
+  int32_t padding = 0;  // of a source
 };
 
 // `of` with the one program that says how likely labels are, and the job's adapters in it.
@@ -49,6 +53,56 @@ Result<ir::JobRequest> ScoringJob(ir::JobRequest of, const config::JobConfig& co
 
 int64_t PositionsOf(const EvalArgs& args, const models::Model& model) {
   return model.max_sequence > 0 ? std::min(args.context, model.max_sequence) : args.context;
+}
+
+// As many positions as the pairs have, and the two that distances are between at least.
+void TakeLengths(OpenModel& asked) {
+  constexpr int64_t kLeast = 2;
+  asked.positions = asked.targets = kLeast;
+  for (const EvalRow& row : asked.pairs->rows) {
+    asked.positions = std::max(asked.positions, std::ssize(row.tokens));
+    asked.targets = std::max(asked.targets, std::ssize(row.labels));
+  }
+}
+
+// What a model with an encoder is asked, before it is opened for rows of this length.
+Status ReadAskedPairs(const EvalArgs& args, const models::Model& model, const TextCodec& codec,
+                      OpenModel& asked) {
+  if (args.format == "text" || args.loss_on == "answers") {
+    return InvalidArgument(
+        fmt::format("model '{}' has an encoder: it is asked about pairs, JSON lines {{\"source\": "
+                    "..., \"target\": ...}} whose targets count, or about questions; leave out "
+                    "--format text and --loss-on answers",
+                    model.name));
+  }
+  MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.data));
+  EvalRules rules;
+  rules.positions = PositionsOf(args, model);
+  rules.delimiter = args.delimiter;
+  rules.limit = args.limit;
+  const PairEncoders encode = {
+      [&codec](const std::string& part) { return codec.Encode(part); },
+      [&codec](const std::string& part) { return codec.Encode(part, false); }};
+  auto pairs = ReadPairs(text, encode, rules);
+  if (!pairs.has_value()) return pairs.error().WithContext(args.data);
+  if (pairs->rows.empty())
+    return InvalidArgument("it has no token to score").WithContext(args.data);
+  if (pairs->cut > 0) {
+    fmt::print(stderr, "note: {} texts are longer than {} tokens and were cut{}\n", pairs->cut,
+               rules.positions,
+               rules.positions < args.context ? "" : " (--context N leaves room for more)");
+  }
+  asked.pairs = *std::move(pairs);
+  asked.padding = static_cast<int32_t>(model.rows.padding);
+  TakeLengths(asked);
+  return OkStatus();
+}
+
+// The model, for rows of the pairs' length.
+Result<config::PreparedJob> ForPairs(const OpenModel& asked, config::JobConfig& config) {
+  config.train.sequence = asked.positions;
+  config.model.target_tokens = asked.targets;
+  return config::PrepareJob(config);
 }
 
 client::SessionOptions OptionsOf(const EvalArgs& args) {
@@ -77,14 +131,20 @@ Result<OpenModel> OpenJob(client::Client& client, const EvalArgs& args) {
   source.text = description.job.config_text;
   source.file = fmt::format("the file of job {}", id);
   source.environment_names = {};
-  MW_ASSIGN_OR_RETURN(const config::JobConfig config, config::ParseJobConfig(source));
-  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, config::ParseJobConfig(source));
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   OpenModel asked;
-  MW_TRY(CheckWrites(description.job, /*alone=*/true));
-  MW_ASSIGN_OR_RETURN(const auto tokenizer, TokenizerOfJob(description.job, id));
-  asked.tokenizer = tokenizer.value_or("");
-  asked.separator = config.model.document_separator;
-  asked.positions = std::min(PositionsOf(args, prepared.model), config.train.sequence);
+  MW_TRY(CheckWrites(description.job));
+  if (ReadsSources(prepared.model)) {
+    MW_ASSIGN_OR_RETURN(const PairCodec rows, PairCodecOfJob(description.job, id));
+    MW_TRY(ReadAskedPairs(args, prepared.model, rows.codec, asked));
+    MW_ASSIGN_OR_RETURN(prepared, ForPairs(asked, config));
+  } else {
+    MW_ASSIGN_OR_RETURN(const auto tokenizer, TokenizerOfJob(description.job, id));
+    asked.tokenizer = tokenizer.value_or("");
+    asked.separator = config.model.document_separator;
+    asked.positions = std::min(PositionsOf(args, prepared.model), config.train.sequence);
+  }
   asked.dtype = config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32;
   MW_ASSIGN_OR_RETURN(ir::JobRequest job, client::PredictionOf(description, id));
   job.name = fmt::format("eval of job {}", id);
@@ -106,10 +166,16 @@ Result<OpenModel> OpenFolder(client::Client& client, const EvalArgs& args) {
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   OpenModel asked;
   asked.tokenizer = args.model;
-  asked.positions = PositionsOf(args, prepared.model);
   asked.dtype = config.dtype == "float64" ? ir::DType::kF64 : ir::DType::kF32;
-  MW_ASSIGN_OR_RETURN(config, FolderConfig(model, asked.positions));
-  MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
+  if (ReadsSources(prepared.model)) {
+    MW_ASSIGN_OR_RETURN(const TextCodec codec, TextCodec::OfFolder(args.model));
+    MW_TRY(ReadAskedPairs(args, prepared.model, codec, asked));
+    MW_ASSIGN_OR_RETURN(prepared, ForPairs(asked, config));
+  } else {
+    asked.positions = PositionsOf(args, prepared.model);
+    MW_ASSIGN_OR_RETURN(config, FolderConfig(model, asked.positions));
+    MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
+  }
   MW_ASSIGN_OR_RETURN(ir::JobRequest job,
                       client::PredictionOf(prepared.request, fmt::format("eval {}", args.model)));
   MW_ASSIGN_OR_RETURN(job, ScoringJob(std::move(job), config, prepared.model,
@@ -121,6 +187,7 @@ Result<OpenModel> OpenFolder(client::Client& client, const EvalArgs& args) {
 
 // What is asked, of the file.
 Result<EvalData> ReadData(const EvalArgs& args, const OpenModel& asked) {
+  if (asked.pairs) return *asked.pairs;
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.data));
   DocumentRules rules;
   rules.format = !args.format.empty()                                            ? args.format
@@ -152,20 +219,24 @@ Result<EvalData> ReadData(const EvalArgs& args, const OpenModel& asked) {
 client::Feeds FeedsOf(const EvalData& data, size_t first, const EvalArgs& args,
                       const OpenModel& asked) {
   const auto width = static_cast<size_t>(asked.positions);
-  const ir::Dims dims = {args.batch, asked.positions};
-  std::vector<int32_t> tokens(static_cast<size_t>(args.batch) * width, 0);
-  std::vector<int32_t> labels(tokens.size(), 0);
-  std::vector<double> counts(tokens.size(), 0);
-  for (size_t i = 0; i < static_cast<size_t>(args.batch) && first + i < data.rows.size(); ++i) {
+  const auto most = static_cast<size_t>(asked.pairs ? asked.targets : asked.positions);
+  const auto batch = static_cast<size_t>(args.batch);
+  std::vector<int32_t> tokens(batch * width, asked.padding);
+  std::vector<int32_t> labels(batch * most, 0);
+  std::vector<double> counts(labels.size(), 0);
+  const auto at = [](std::vector<int32_t>& values, size_t place) {
+    return values.begin() + static_cast<std::ptrdiff_t>(place);
+  };
+  for (size_t i = 0; i < batch && first + i < data.rows.size(); ++i) {
     const EvalRow& row = data.rows[first + i];
-    std::copy(row.tokens.begin(), row.tokens.end(),
-              tokens.begin() + static_cast<std::ptrdiff_t>(i * width));
-    std::copy(row.labels.begin(), row.labels.end(),
-              labels.begin() + static_cast<std::ptrdiff_t>(i * width));
-    for (size_t k = 0; k < row.counts.size(); ++k) counts[i * width + k] = row.counts[k] ? 1 : 0;
+    std::copy(row.tokens.begin(), row.tokens.end(), at(tokens, i * width));
+    std::copy(row.labels.begin(), row.labels.end(), at(labels, i * most));
+    for (size_t k = 0; k < row.counts.size(); ++k) counts[i * most + k] = row.counts[k] ? 1 : 0;
   }
-  return {{"tokens", client::Tensor::Of<int32_t>(dims, tokens)},
-          {"labels", client::Tensor::Of<int32_t>(dims, labels)},
+  const ir::Dims dims = {args.batch, static_cast<int64_t>(most)};
+  return {{asked.pairs ? "source" : "tokens",
+           client::Tensor::Of<int32_t>({args.batch, asked.positions}, tokens)},
+          {asked.pairs ? "target" : "labels", client::Tensor::Of<int32_t>(dims, labels)},
           {"counts", client::Tensor::OfReals(asked.dtype, dims, counts)}};
 }
 

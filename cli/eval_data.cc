@@ -45,13 +45,18 @@ Result<size_t> AnswerOf(const nlohmann::json& object, const std::vector<std::str
                                   answer->dump(), choices.size())));
 }
 
-// The row of a prompt and what is behind it.
-Result<EvalRow> RowOf(std::string prompt, std::string choice, const EncodeText& encode,
-                      const EvalRules& rules) {
+// Spaces at the end of a prompt belong to the choice.
+void MoveSpaces(std::string& prompt, std::string& choice) {
   while (!prompt.empty() && prompt.back() == ' ') {
     prompt.pop_back();
     choice.insert(choice.begin(), ' ');
   }
+}
+
+// The row of a prompt and what is behind it.
+Result<EvalRow> RowOf(std::string prompt, std::string choice, const EncodeText& encode,
+                      const EvalRules& rules) {
+  MoveSpaces(prompt, choice);
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> before, encode(prompt));
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> all, encode(prompt + choice));
   if (before.empty()) {
@@ -75,7 +80,10 @@ Result<EvalRow> RowOf(std::string prompt, std::string choice, const EncodeText& 
   return row;
 }
 
-Status AddQuestion(std::string_view line, const EncodeText& encode, const EvalRules& rules,
+// How the row of a prompt and a choice is made.
+using MakeRow = std::function<Result<EvalRow>(const std::string& prompt, std::string choice)>;
+
+Status AddQuestion(std::string_view line, const MakeRow& make, const EvalRules& rules,
                    EvalData& data) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return InvalidArgument("is no JSON object");
@@ -94,13 +102,84 @@ Status AddQuestion(std::string_view line, const EncodeText& encode, const EvalRu
   question.first = data.rows.size();
   MW_ASSIGN_OR_RETURN(question.answer, AnswerOf(object, choices));
   for (const std::string& choice : choices) {
-    MW_ASSIGN_OR_RETURN(EvalRow row,
-                        RowOf(prompt->get<std::string>(), rules.delimiter + choice, encode, rules));
+    MW_ASSIGN_OR_RETURN(EvalRow row, make(prompt->get<std::string>(), rules.delimiter + choice));
     data.rows.push_back(std::move(row));
     question.lengths.push_back(std::max(1.0, CharactersOf(choice)));
   }
   data.questions.push_back(std::move(question));
   return OkStatus();
+}
+
+// Calls `add` for each line that is not blank, until there are `limit` of them.
+Status ForEachLine(std::string_view jsonl, int64_t limit,
+                   const std::function<Status(std::string_view line)>& add) {
+  int64_t count = 0;
+  for (int64_t number = 1; !jsonl.empty(); ++number) {
+    const std::string_view line = TakeLine(jsonl);
+    if (IsBlank(line)) continue;
+    if (limit > 0 && count >= limit) break;
+    const Status added = add(line);
+    if (!added.ok()) return added.WithContext(fmt::format("JSON at line {}", number));
+    ++count;
+  }
+  return OkStatus();
+}
+
+EvalRow RowOfPair(std::vector<int32_t> source, std::vector<int32_t> target) {
+  EvalRow row{std::move(source), std::move(target), {}};
+  row.counts.assign(row.labels.size(), true);
+  return row;
+}
+
+// A side of a pair keeps its last token. Returns whether it was cut.
+bool CutSide(std::vector<int32_t>& ids, int64_t most) {
+  if (std::ssize(ids) <= most) return false;
+  const int32_t end = ids.back();
+  ids.resize(static_cast<size_t>(most));
+  ids.back() = end;
+  return true;
+}
+
+Status AddPair(std::string_view line, const PairEncoders& encode, const EvalRules& rules,
+               EvalData& data) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return InvalidArgument("is no JSON object");
+  const auto text = [&object](const char* key) -> std::optional<std::string> {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_string()) return std::nullopt;
+    return found->get<std::string>();
+  };
+  std::optional<std::string> source = text("source");
+  std::optional<std::string> target = text("target");
+  if (!source) source = text("input");
+  if (!target) target = text("output");
+  if (!source || !target) {
+    return InvalidArgument(
+        "has no texts \"source\" and \"target\", nor \"input\" and \"output\", of which a model "
+        "with an encoder is asked");
+  }
+  MW_ASSIGN_OR_RETURN(std::vector<int32_t> read, encode.whole(*source));
+  MW_ASSIGN_OR_RETURN(std::vector<int32_t> written, encode.whole(*target));
+  if (read.empty() || written.empty()) return InvalidArgument("has a text without a token");
+  data.cut += CutSide(read, rules.positions) ? 1 : 0;
+  data.cut += CutSide(written, rules.positions) ? 1 : 0;
+  data.bytes += std::ssize(*target);
+  data.rows.push_back(RowOfPair(std::move(read), std::move(written)));
+  return OkStatus();
+}
+
+// As the harness scores choices of AutoModelForSeq2SeqLM.
+Result<EvalRow> RowOfChoice(std::string prompt, std::string choice, const PairEncoders& encode,
+                            const EvalRules& rules) {
+  MoveSpaces(prompt, choice);
+  MW_ASSIGN_OR_RETURN(std::vector<int32_t> source, encode.whole(prompt));
+  MW_ASSIGN_OR_RETURN(std::vector<int32_t> target, encode.bare(choice));
+  if (source.empty()) return Fail(InvalidArgument("has an empty prompt"));
+  if (target.empty()) return Fail(InvalidArgument("has a choice without a token"));
+  const auto most = static_cast<std::ptrdiff_t>(rules.positions);
+  if (std::ssize(source) > most) source.erase(source.begin(), source.end() - most);
+  if (std::ssize(target) > most) target.resize(static_cast<size_t>(most));
+  return RowOfPair(std::move(source), std::move(target));
 }
 
 MetricValue Share(const char* name, double hits, double count) {
@@ -138,13 +217,24 @@ bool HasQuestions(std::string_view jsonl) {
 Result<EvalData> ReadQuestions(std::string_view jsonl, const EncodeText& encode,
                                const EvalRules& rules) {
   EvalData data;
-  for (int64_t number = 1; !jsonl.empty(); ++number) {
-    const std::string_view line = TakeLine(jsonl);
-    if (IsBlank(line)) continue;
-    if (rules.limit > 0 && std::ssize(data.questions) >= rules.limit) break;
-    const Status added = AddQuestion(line, encode, rules, data);
-    if (!added.ok()) return Fail(added.WithContext(fmt::format("JSON at line {}", number)));
-  }
+  const MakeRow make = [&](const std::string& prompt, std::string choice) {
+    return RowOf(prompt, std::move(choice), encode, rules);
+  };
+  MW_TRY(ForEachLine(jsonl, rules.limit,
+                     [&](std::string_view line) { return AddQuestion(line, make, rules, data); }));
+  return data;
+}
+
+Result<EvalData> ReadPairs(std::string_view jsonl, const PairEncoders& encode,
+                           const EvalRules& rules) {
+  EvalData data;
+  const MakeRow make = [&](const std::string& prompt, std::string choice) {
+    return RowOfChoice(prompt, std::move(choice), encode, rules);
+  };
+  const bool asks = HasQuestions(jsonl);
+  MW_TRY(ForEachLine(jsonl, rules.limit, [&](std::string_view line) {
+    return asks ? AddQuestion(line, make, rules, data) : AddPair(line, encode, rules, data);
+  }));
   return data;
 }
 

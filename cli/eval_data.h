@@ -3,11 +3,15 @@
 //   a row has                          is asked                                  tells
 //   "prompt", "choices", "answer"      each choice behind the prompt             accuracy
 //   anything a job may train on        each document (cli/documents.h)           perplexity
+//   "source" and "target", or          the target behind the source, by a        perplexity
+//   "input" and "output"               model with an encoder
 //
 // Choices are scored as lm-evaluation-harness 0.4 scores those of a causal model: the prompt's
 // tokens are those of the prompt alone, spaces at its end belong to the choice, the model sees the
 // last tokens that it has positions for. "acc" takes the likeliest choice, "acc_norm" the likeliest
 // by character; of equal ones the first. `answer` is the number of a choice, from 0, or its text.
+// A model with an encoder reads the prompt as its source, and a choice is what it writes, without
+// the token that ends a text, as in the harness.
 //
 // Thread rule: values, pure functions.
 #pragma once
@@ -26,8 +30,8 @@ namespace meshwright::cli {
 
 // Tokens that a model sees, and the labels of the last `scored` of them; the others do not count.
 struct EvalRow {
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> labels;  // of each token
+  std::vector<int32_t> tokens;  // of a pair the source
+  std::vector<int32_t> labels;  // of each token; of a pair the target
   std::vector<bool> counts;     // of each label
 };
 
@@ -46,7 +50,8 @@ struct Question {
 struct EvalData {
   std::vector<EvalRow> rows;
   std::vector<Question> questions;  // none: rows are pieces of documents
-  int64_t bytes = 0;                // of the documents' texts
+  int64_t bytes = 0;                // of the documents' texts, or of the targets
+  int64_t cut = 0;                  // sources and targets of pairs that were too long
 };
 
 using EncodeText = std::function<Result<std::vector<int32_t>>(const std::string& text)>;
@@ -67,6 +72,18 @@ Result<EvalData> ReadQuestions(std::string_view jsonl, const EncodeText& encode,
 // Pieces of `rules.positions` tokens: each label is asked for once, with what is before it in its
 // piece.
 EvalData RowsOfDocuments(const std::vector<Document>& documents, const EvalRules& rules);
+
+// How a model with an encoder has its texts.
+struct PairEncoders {
+  EncodeText whole;  // with the tokens around a text
+  EncodeText bare;   // without them
+};
+
+// Pairs, or questions, of at most `rules.positions` tokens on each side. A pair that is longer
+// keeps the token that ends it, as rows of training do; a prompt loses its beginning. Errors: as
+// ReadQuestions.
+Result<EvalData> ReadPairs(std::string_view jsonl, const PairEncoders& encode,
+                           const EvalRules& rules);
 
 struct MetricValue {
   std::string name;

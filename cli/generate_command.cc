@@ -156,30 +156,45 @@ Status CheckTokens(const std::vector<int32_t>& tokens, int64_t vocabulary,
 
 FolderModel FolderOf(const GenerateArgs& args) { return {args.model, args.dtype, args.overrides}; }
 
-Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args) {
+// Tokens that there is to be room for.
+struct Room {
+  int64_t positions = 0;  // of a text; of a source, where the model reads one
+  int64_t written = 0;    // behind a source
+};
+
+// positions: what was asked for, prompts of any length; none: the prompt, and what is behind it.
+Room RoomFor(const std::vector<int32_t>& prompt, const GenerateArgs& args, const Writer& writer,
+             const models::Model& model, std::optional<int64_t> positions) {
+  const int64_t more =
+      args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
+  const bool reads = ReadsSources(model);
+  const int64_t behind = reads ? 0 : more;
+  // Distances between tokens of a source are between two of them.
+  const int64_t least = reads ? 2 : 1;
+  Room room;
+  room.positions = positions.value_or(static_cast<int64_t>(prompt.size()) + behind);
+  room.written = positions.value_or(more);
+  for (int64_t* tokens : {&room.positions, &room.written}) {
+    if (model.max_sequence > 0) *tokens = std::min(*tokens, model.max_sequence);
+    *tokens = std::max(*tokens, least);
+  }
+  return room;
+}
+
+Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args,
+                        std::optional<int64_t> positions = {}) {
   Writer writer;
   MW_ASSIGN_OR_RETURN(writer.settings, SettingsOf(args.model));
   MW_ASSIGN_OR_RETURN(writer.codec, TextCodec::OfFolder(args.model));
   MW_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
-  const int64_t more =
-      args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
   // A model says how many positions it has when it is made, for one.
   MW_ASSIGN_OR_RETURN(config::JobConfig config, FolderConfig(FolderOf(args), 1));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   MW_TRY(CheckTokens(prompt, prepared.model.vocabulary, args.model));
-  const bool reads = ReadsSources(prepared.model);
-  int64_t positions = static_cast<int64_t>(prompt.size()) + (reads ? 0 : more);
-  if (prepared.model.max_sequence > 0) {
-    positions = std::min(positions, prepared.model.max_sequence);
-  }
-  // Distances between tokens of a source are between two of them.
-  const int64_t least = reads ? 2 : 1;
-  MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), std::max(positions, least)));
+  const Room room = RoomFor(prompt, args, writer, prepared.model, positions);
+  MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), room.positions));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
-  // What the decoder has room for, where a source is read.
-  int64_t written = std::max(more, least);
-  if (prepared.model.max_sequence > 0) written = std::min(written, prepared.model.max_sequence);
-  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, written,
+  MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, room.written,
                                                        BeamsOf(args, writer.settings).beams));
   MW_ASSIGN_OR_RETURN(const ir::JobRequest job,
                       WithFolderWeights(client, config, std::move(writing.job)));
@@ -360,6 +375,10 @@ class OpenedWriter final : public TextWriter {
   explicit OpenedWriter(Writer writer) : writer_(std::move(writer)) {}
   TextCodec& codec() override { return writer_.codec; }
   int64_t positions() const override { return writer_.positions; }
+  int64_t prompt_positions() const override {
+    const bool reads = writer_.start && writer_.pages;
+    return reads ? writer_.pages->limits().source_positions : writer_.positions;
+  }
   Status Close() override { return writer_.session->Close(); }
   Result<generation::Written> Write(const GenerateArgs& args, std::vector<int32_t> prompt,
                                     const std::set<int32_t>& more_stops, uint64_t number,
@@ -376,12 +395,13 @@ class OpenedWriter final : public TextWriter {
 
 }  // namespace
 
-Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args) {
+Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args,
+                                               int64_t positions) {
   MW_TRY(CheckArgs(args));
   GenerateArgs alone = args;
   alone.num_beams = 1;  // what is shown token by token is not searched for
-  MW_ASSIGN_OR_RETURN(Writer writer,
-                      IsJobId(args.model) ? OfJob(client, alone) : OfFolder(client, alone));
+  MW_ASSIGN_OR_RETURN(Writer writer, IsJobId(args.model) ? OfJob(client, alone)
+                                                         : OfFolder(client, alone, positions));
   return std::make_unique<OpenedWriter>(std::move(writer));
 }
 

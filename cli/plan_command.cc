@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/mask_token.h"
 #include "cli/output.h"
 #include "cli/plan_file.h"
 #include "config/foreign_keys.h"
@@ -108,7 +109,7 @@ Result<config::JobConfig> WhatIfConfig(const PlanArgs& args) {
       config::LoadJobConfig(args.file, std::move(overrides), args.decisions);
   Status status = config.has_value() ? OkStatus() : config.error();
   if (status.ok()) {
-    const auto prepared = config::PrepareJob(*config);
+    const auto prepared = PrepareTraining(*config);
     if (!prepared.has_value()) status = prepared.error();
   }
   if (status.ok()) return config;
@@ -129,9 +130,9 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
 
 // What the planner starts from: no devices are asked for.
 Result<std::string> GraphText(const PlanArgs& args) {
-  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
+  MW_ASSIGN_OR_RETURN(config::JobConfig config,
                       config::LoadJobConfig(args.file, args.overrides, args.decisions));
-  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, PrepareTraining(config));
   PrintNotes(config);
   if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.main().graph);
   MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));

@@ -13,6 +13,7 @@
 #include "cli/cache_dir.h"
 #include "cli/commands.h"
 #include "cli/input_files.h"
+#include "cli/mask_token.h"
 #include "cli/plan_devices.h"
 #include "config/saved_plan.h"
 #include "report/plan_changes.h"
@@ -94,8 +95,8 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global, co
   file.plan.name = args.decisions.empty() ? args.file : args.decisions;
   MW_ASSIGN_OR_RETURN(file.plan.config,
                       config::LoadJobConfig(args.file, args.overrides, args.decisions));
-  const config::JobConfig& config = file.plan.config;
-  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
+  config::JobConfig& config = file.plan.config;
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, PrepareTraining(config));
   MW_TRY(CheckInputDataIfAny(config, prepared.model));
   PrintNotes(config);
   const auto topology = PlanTopology(args, global, prepared.request);

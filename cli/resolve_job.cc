@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/os_error.h"
 #include "base/text.h"
-#include "cli/image_rows.h"
 #include "cli/input_files.h"
+#include "cli/mask_token.h"
 #include "config/config_errors.h"
 #include "config/job_config.h"
 #include "data/paths.h"
@@ -204,11 +204,9 @@ class Resolver {
 
   // The model and the data are judged apart from each other: both say what is wrong.
   void Prepare(JobConfig here) {
-    auto prepared = config::PrepareJob(here);
-    if (prepared.has_value() && NameClasses(prepared->model, here)) {
-      config_.model.label_names = here.model.label_names;
-      prepared = config::PrepareJob(here);
-    }
+    auto prepared = PrepareTraining(here);
+    config_.model.label_names = here.model.label_names;
+    config_.model.mask_token = here.model.mask_token;
     if (!prepared.has_value()) AddError(prepared.error());
     const Result<InputFiles> files =
         FindInputFiles(here, prepared.has_value() ? prepared->model : models::Model());

@@ -17,8 +17,8 @@
 #include "cli/connect.h"
 #include "cli/follow.h"
 #include "cli/identity_dirs.h"
-#include "cli/image_rows.h"
 #include "cli/input_files.h"
+#include "cli/mask_token.h"
 #include "cli/output.h"
 #include "cli/resume.h"
 #include "cli/run_history.h"
@@ -215,10 +215,7 @@ Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   const Result<Client::Options> options = ClientOptions(global);
   if (config.owner.empty()) config.owner = WhoSubmits(options);
   MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
-  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
-  if (NameClasses(prepared.model, config)) {
-    MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
-  }
+  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, PrepareTraining(config));
   PrintNotes(config);
   PrintNotes(prepared.model);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));

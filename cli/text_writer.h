@@ -18,8 +18,11 @@ class TextWriter {
  public:
   virtual ~TextWriter() = default;
   virtual TextCodec& codec() = 0;
-  // The longest text, prompt and answer, that the model takes.
+  // The longest text, prompt and answer, that the model takes; of one that reads a prompt as a
+  // source, the longest answer.
   virtual int64_t positions() const = 0;
+  // The longest prompt.
+  virtual int64_t prompt_positions() const = 0;
   // Writes behind a prompt. more_stops: tokens that end a text, besides the model's own.
   virtual Result<generation::Written> Write(const GenerateArgs& args, std::vector<int32_t> prompt,
                                             const std::set<int32_t>& more_stops, uint64_t number,
@@ -27,8 +30,10 @@ class TextWriter {
   virtual Status Close() = 0;
 };
 
-// Of the folder or job that `args` names, for texts of the prompt and max_new_tokens together, or
-// of as many as the model takes. Errors: those of `generate`.
-Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args);
+// Of the folder or job that `args` names, for texts of `positions` tokens, prompt and answer
+// together, or for sources and answers of so many; or of as many as the model takes. Errors: those
+// of `generate`.
+Result<std::unique_ptr<TextWriter>> OpenWriter(client::Client& client, const GenerateArgs& args,
+                                               int64_t positions);
 
 }  // namespace meshwright::cli

@@ -41,6 +41,8 @@ struct JobConfig {
   bool from_scratch = false;  // although the folder has weights
 
   ir::OptimizerSpec optimizer;
+  double decay_power = 1;    // of the schedule polynomial (ir/rate_schedule.h)
+  int64_t decay_cycles = 1;  // of cosine_with_restarts
   ir::ParallelSpec parallel = ir::OpenParallel();
   ir::TrainSpec train;
   ir::DataSpec data;  // the streams are filled when the files are found (cli/input_files.h)
@@ -129,6 +131,15 @@ Result<PreparedJob> PrepareJob(const JobConfig& config);
 // A job with the programs and the driver of `own`, in the place of a model and its data; everything
 // else is as the file says. Errors: kInvalidArgument naming the key or the program.
 Result<ir::JobRequest> PrepareJob(const JobConfig& config, const ir::JobRequest& own);
+
+// What the job's model hides of what it is trained on.
+struct HiddenTokens {
+  bool any = false;
+  std::optional<int64_t> mask = {};  // what stands there, where the job or its folder says it
+  std::string said_by = {};          // who does: "model.mask_token"
+};
+// Nothing of models that do not hide tokens, and of those that cannot be made.
+HiddenTokens HiddenTokensOf(const JobConfig& config);
 
 // JSON Schema (draft 2020-12) of a job file, for editors.
 std::string ConfigSchemaJson();

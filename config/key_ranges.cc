@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "ir/rate_schedule.h"
 #include "ir/verify.h"
 
 namespace meshwright::config {
@@ -57,6 +58,8 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"lr_scheduler", "warmup_steps", 0, 1e12},
     {"lr_scheduler", "min_lr", 0, 1e6},
     {"lr_scheduler", "total_steps", 0, 1e12},
+    {"lr_scheduler", "power", ir::kLeastPower, ir::kMostPower},
+    {"lr_scheduler", "cycles", 1, ir::kMostCycles},
     {"training", "local_batch_size", 0, 1 << 24},
     {"training", "global_batch_size", 0, 1 << 24},
     {"training", "gradient_accumulation_steps", 0, kMaxDegree},

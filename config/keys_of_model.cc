@@ -88,8 +88,8 @@ std::vector<ConfigKey> JobAndModelKeys() {
       {"model", "label_names", "Names of all classes; by itself those of a folder of images.",
        MW_AT(model.label_names)},
       {"model", "mask_token",
-       "Id of the token that stands where bert is to say which token was there ([MASK] of the "
-       "tokenizer).",
+       "Id of the token that stands where bert is to say which token was there; by itself the mask "
+       "of the tokenizer.",
        MW_AT(model.mask_token)},
       {"model", "image_size", "Pixels of an image's sides (vit); data are brought to it.",
        MW_AT(model.image)},

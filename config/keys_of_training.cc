@@ -41,14 +41,23 @@ std::vector<ConfigKey> OptimizerKeys() {
       {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
       {"lr_scheduler",
        "decay_type",
-       "Shape after the warm-up; inverse_sqrt: lr * sqrt(warmup_steps / step), T5's; relative: "
+       "Shape after the warm-up: linear and cosine go down to min_lr, polynomial by the power of "
+       "what is left, cosine_with_restarts so many times; inverse_sqrt: lr * sqrt(warmup_steps / "
+       "step), T5's; relative: "
        "lr / sqrt(step), 0.01 * lr at most, and relative_warmup, which begins at 1e-6 * lr * "
        "step: Adafactor's own.",
        MW_AT(optimizer.schedule),
        KeyKind::kChoice,
-       {"constant", "linear", "cosine", "inverse_sqrt", "relative", "relative_warmup"}},
-      {"lr_scheduler", "min_lr", "Learning rate at total_steps, at most lr; linear and cosine.",
+       {"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt",
+        "relative", "relative_warmup"}},
+      {"lr_scheduler", "min_lr",
+       "Learning rate at total_steps, at most lr; linear, cosine, polynomial and "
+       "cosine_with_restarts.",
        MW_AT(optimizer.min_lr)},
+      {"lr_scheduler", "power", "polynomial: of the share of the decay that is left.",
+       MW_AT(decay_power)},
+      {"lr_scheduler", "cycles", "cosine_with_restarts: cosines from lr down to total_steps.",
+       MW_AT(decay_cycles)},
       {"lr_scheduler", "total_steps",
        "Where the decay ends; 0: training.steps. Set it to run a prefix of a longer job.",
        MW_AT(optimizer.total_steps)},

@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json_int.h"
 #include "base/text.h"
 #include "client/trainer.h"
 #include "config/config_keys.h"
 #include "config/data_rows.h"
 #include "config/job_config.h"
 #include "config/tuning.h"
+#include "ir/rate_schedule.h"
 #include "search/sharding_pins.h"
 
 namespace meshwright::config {
@@ -108,6 +110,28 @@ ir::FaultToleranceSpec Tolerance(const JobConfig& config) {
 
 }  // namespace
 
+HiddenTokens HiddenTokensOf(const JobConfig& config) {
+  models::ModelSpec spec = config.model;
+  HiddenTokens hidden;
+  hidden.mask = spec.mask_token;
+  hidden.said_by = "model.mask_token";
+  if (!config.hf_path.empty()) {
+    auto text = ReadHfConfig(config.hf_path);
+    if (!text.has_value()) return {};  // which is an error of PrepareJob
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!hidden.mask && json.is_object() && json.contains("mask_token_id")) {
+      hidden.mask = FindJsonInt<int64_t>(json["mask_token_id"]);
+      hidden.said_by = fmt::format("mask_token_id of the config.json of {}", config.hf_path);
+    }
+    spec.hf_config = *std::move(text);
+  }
+  // One that every vocabulary has: what a tokenizer says is not known yet.
+  spec.mask_token = 0;
+  const auto model = models::MakeModel(spec);
+  hidden.any = model.has_value() && model->functions.corrupt;
+  return hidden;
+}
+
 Status AtKey(const Status& status, const JobConfig& config) {
   const ConfigKey* key = status.field().empty() ? nullptr : KeyOfField(status.field());
   if (key == nullptr) return status;
@@ -130,6 +154,11 @@ client::JobBuilder BuilderOf(const JobConfig& config) {
   client::JobBuilder builder(config.name);
   ir::OptimizerSpec optimizer = config.optimizer;
   optimizer.moments_dtype = DTypeOf(config.moments_dtype);
+  const bool powers = optimizer.schedule == ir::kPolynomial;
+  const double number = powers ? config.decay_power : static_cast<double>(config.decay_cycles);
+  if ((powers || optimizer.schedule == ir::kRestarts) && number != 1) {
+    optimizer.schedule += fmt::format(":{}", number);
+  }
   builder.Train(TrainOf(config))
       .Optimizer(std::move(optimizer))
       .Parallel(config.parallel)

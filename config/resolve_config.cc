@@ -86,11 +86,13 @@ Status ResolveSchedule(JobConfig& config, const std::string& file) {
   ir::OptimizerSpec& optimizer = config.optimizer;
   const int64_t steps = config.train.steps;
   if (optimizer.total_steps == 0) optimizer.total_steps = steps;
+  const auto idle = [&](const char* key) {
+    config.notes.push_back(fmt::format("lr_scheduler.{} has no effect with decay_type \"{}\"", key,
+                                       optimizer.schedule));
+  };
+  if (config.decay_power != 1 && optimizer.schedule != ir::kPolynomial) idle("power");
+  if (config.decay_cycles != 1 && optimizer.schedule != ir::kRestarts) idle("cycles");
   if (optimizer.schedule == "constant" || optimizer.schedule == ir::kInverseSqrt) {
-    const auto idle = [&](const char* key) {
-      config.notes.push_back(fmt::format("lr_scheduler.{} has no effect with decay_type \"{}\"",
-                                         key, optimizer.schedule));
-    };
     if (optimizer.min_lr != 0) idle("min_lr");
     if (optimizer.total_steps != steps) idle("total_steps");
   } else if (ir::IsRelative(optimizer.schedule)) {

@@ -85,8 +85,8 @@ struct ActorSource {
 struct DataPart {
   std::string name;
   int64_t items = 0;  // the parts of a stream are one behind the other and make all of it
-  // Of training: of every sum of weights so many samples are of this part (data/mixture.h). Of
-  // validation: so many samples are read of it, then as many as the next one says.
+  // Of training: its share of the samples (data/mixture.h); all 0: the parts take turns, each as a
+  // whole. Of validation: so many samples are read of it, then as many as the next one says.
   int64_t weight = 1;
   friend bool operator==(const DataPart&, const DataPart&) = default;
 };

@@ -29,9 +29,9 @@
 //                      mean + std * PhiloxNormal(seed, StreamOf(name), i); the step does not
 //                      matter.
 //   learning_rate      {lr, min_lr:real, warmup_steps, total_steps:int,
-//                      schedule:"constant"|"linear"|"cosine"} -> scalar, f32 unless declared;
-//                      step t (0-based): warm-up lr*(t+1)/warmup, then decay to min_lr at
-//                      total_steps.
+//                      schedule:str} -> scalar, f32 unless declared; step t (0-based): warm-up
+//                      lr*(t+1)/warmup, then what its name says (ir/rate_schedule.h), down to
+//                      min_lr at total_steps where it ends there.
 // elementwise: what they compute and their gradients are rows of ir/elementwise.cc, but for cast,
 // sum and dropout. A binary op takes y[T] whose shape is a suffix of x[..., T]'s (equal shapes
 // included) and gives x's shape. Integers are those of i32; results outside of it become its

@@ -14,8 +14,6 @@
 namespace meshwright::ops::cpu {
 namespace {
 
-int64_t RoundUp(int64_t count) { return (count + 15) / 16 * 16; }
-
 constexpr int64_t kRowsAtOnce = 4;
 constexpr int64_t kBlockTokens = 4;
 
@@ -53,11 +51,11 @@ class Paged final : public Kernel {
     if (at.pages == nullptr) return;
     const int64_t slot = at.position % shape_.page_tokens;
     const int32_t page = at.pages[at.position / shape_.page_tokens];
-    float* wide = ThreadScratch(2 * RoundUp(shape_.e));
+    float* wide = ThreadScratch(2 * WholeLines(shape_.e));
     for (int64_t group = 0; group < shape_.g; ++group) {
       const int64_t from = (token * shape_.g + group) * shape_.e;
       Widen(inputs[kPagedK].as<T>() + from, shape_.e, wide);
-      P* narrow = reinterpret_cast<P*>(wide + RoundUp(shape_.e));
+      P* narrow = reinterpret_cast<P*>(wide + WholeLines(shape_.e));
       Narrow(wide, shape_.e, narrow);
       P* keys = outputs[2].as<P>() + shape_.KeysOf(at.batch, page, group);
       for (int64_t i = 0; i < shape_.e; ++i) keys[i * shape_.page_tokens + slot] = narrow[i];
@@ -121,7 +119,7 @@ class Paged final : public Kernel {
       for (int64_t i = 0; i < taken; ++i) {
         PagedRow& row = rows[static_cast<size_t>(i)];
         row = RowOf(PagedTokenAt(shape_, inputs, token_of(index + i)));
-        floats += 2 * RoundUp(shape_.e) + 2 * row.places();
+        floats += 2 * WholeLines(shape_.e) + 2 * row.places();
       }
       float* scratch = ThreadScratch(floats);
       for (int64_t i = 0; i < taken; ++i) {
@@ -159,8 +157,8 @@ class Paged final : public Kernel {
   float* Place(Inputs inputs, int64_t token, int64_t head, float* scratch, PagedRow& row) const {
     Widen(inputs[kPagedQ].as<T>() + (token * shape_.h + head) * shape_.e, shape_.e, scratch);
     row.q = scratch;
-    row.o = scratch + RoundUp(shape_.e);
-    row.scores = row.o + RoundUp(shape_.e);
+    row.o = scratch + WholeLines(shape_.e);
+    row.scores = row.o + WholeLines(shape_.e);
     float* const bias = row.scores + row.places();
     if (shape_.distances > 0) {
       PlaceBias(row, inputs[shape_.bias()].as<T>() + head * shape_.distances, bias);

@@ -7,6 +7,13 @@
 
 namespace meshwright::ops::cpu {
 
+constexpr int64_t kLineFloats = 16;  // floats of 64 bytes
+
+// So many floats, or more, that what stands behind them begins a line.
+inline int64_t WholeLines(int64_t count) {
+  return (count + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
 // `count` floats aligned to 64 bytes, uninitialised, valid until the thread's next call.
 float* ThreadScratch(int64_t count);
 

@@ -20,10 +20,6 @@ namespace meshwright::ops::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kPanelColumns = 64;
-constexpr int64_t kLine = 16;  // floats of 64 bytes
-
-inline int64_t RoundUp(int64_t count) { return (count + kLine - 1) / kLine * kLine; }
-
 // Sums of neighbouring columns of one row of c.
 void PutRow(const AloneWork& work, int64_t row, int64_t column, int64_t count, const float* sums) {
   if (work.c.half) {
@@ -209,7 +205,7 @@ void StripRows(const AloneWork& work, const Piece& piece, int64_t row) {
 template <typename T>
 void StreamPiece(const AloneWork& work, const Piece& piece) {
   for (int64_t row = 0; row < work.size.m; ++row) {
-    std::fill_n(piece.sums + row * work.sum_row, RoundUp(piece.width), 0.0f);
+    std::fill_n(piece.sums + row * work.sum_row, WholeLines(piece.width), 0.0f);
   }
   int64_t row = 0;
   for (; row + 8 <= work.size.m; row += 8) StripRows<T>(work, piece, row);
@@ -370,7 +366,7 @@ HWY_INLINE void DotBlock(const AloneWork& work, int64_t row, int64_t column, flo
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(4)
     for (int j = 0; j < kColumns; ++j)
-      out[i * kLine + j] = hn::GetLane(hn::SumOfLanes(d, sums[i][j]));
+      out[i * kLineFloats + j] = hn::GetLane(hn::SumOfLanes(d, sums[i][j]));
   }
 }
 
@@ -381,13 +377,13 @@ void DotRows(const AloneWork& work, int64_t row, int64_t column, int64_t width) 
   // For one row memory is what takes time, and it gives out one run of bytes fastest.
   for (; kRows > 1 && j + 4 <= width; j += 4) DotBlock<T, kRows, 4>(work, row, column + j, out + j);
   for (; j < width; ++j) DotBlock<T, kRows, 1>(work, row, column + j, out + j);
-  for (int i = 0; i < kRows; ++i) PutRow(work, row + i, column, width, out + i * kLine);
+  for (int i = 0; i < kRows; ++i) PutRow(work, row + i, column, width, out + i * kLineFloats);
 }
 
 template <typename T>
 void Dots(const AloneWork& work) {
-  for (int64_t column = 0; column < work.size.n; column += kLine) {
-    const int64_t width = std::min(kLine, work.size.n - column);
+  for (int64_t column = 0; column < work.size.n; column += kLineFloats) {
+    const int64_t width = std::min(kLineFloats, work.size.n - column);
     int64_t row = 0;
     for (; row + 4 <= work.size.m; row += 4) DotRows<T, 4>(work, row, column, width);
     for (; row < work.size.m; ++row) DotRows<T, 1>(work, row, column, width);
@@ -425,8 +421,6 @@ constexpr int64_t kStreamSums = 32768;  // of all rows, per segment
 constexpr int64_t kPanelSums = 4 * 64;
 constexpr int64_t kDotSums = 4 * 16;
 
-int64_t RoundUp(int64_t count) { return (count + 15) / 16 * 16; }
-
 AloneOperand Transposed(const AloneOperand& x) {
   return {x.data, x.column_stride, x.row_stride, x.half};
 }
@@ -458,11 +452,11 @@ void Stream(AloneWork work, const AloneTeam& team) {
   char* c = static_cast<char*>(work.c.data);
   for (int64_t column = 0; column < columns; column += most) {
     work.size.n = std::min(most, columns - column);
-    work.sum_row = RoundUp(work.size.n);
+    work.sum_row = WholeLines(work.size.n);
     work.b.data = b + column * (work.b.half ? 2 : 4);
     work.c.data = c + column * (work.c.half ? 2 : 4);
     const int64_t cuts = std::max<int64_t>(1, team.threads / kAloneSegments);
-    const int64_t width = RoundUp((work.size.n + cuts - 1) / cuts);
+    const int64_t width = WholeLines((work.size.n + cuts - 1) / cuts);
     const int64_t pieces = (work.size.n + width - 1) / width;
     team.run(pieces * kAloneSegments, [&](int64_t index) {
       HWY_DYNAMIC_DISPATCH(AlonePiece)(work, width, index);
@@ -473,7 +467,7 @@ void Stream(AloneWork work, const AloneTeam& team) {
 
 // Columns of b in a piece for each thread.
 void Dots(const AloneWork& work, const AloneTeam& team) {
-  const int64_t width = RoundUp((work.size.n + team.threads - 1) / team.threads);
+  const int64_t width = WholeLines((work.size.n + team.threads - 1) / team.threads);
   team.run((work.size.n + width - 1) / width, [&](int64_t index) {
     AloneWork piece = work;
     const int64_t column = index * width;
@@ -508,7 +502,7 @@ void VecAloneProduct(GemmSize size, AloneOperand a, AloneOperand b, AloneResult 
   const bool along_k = a.column_stride == 1 && b.row_stride == 1;
   const bool streams = !along_k && size.m <= kFewRows && b.column_stride == 1;
   const bool copies = a.half || a.column_stride != 1;
-  const int64_t a_row = copies ? RoundUp(size.k) : a.row_stride;
+  const int64_t a_row = copies ? WholeLines(size.k) : a.row_stride;
   const int64_t copy = copies ? size.m * a_row : 0;
   // A panel lies behind its sums.
   const int64_t sums = streams   ? kAloneSegments * (kStreamSums + kFewRows * 16)

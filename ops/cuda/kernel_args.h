@@ -143,6 +143,8 @@ struct LearningRateArgs {
     kConstant,
     kLinear,
     kCosine,
+    kPolynomial,
+    kRestarts,
     kInverseSqrt,
     kRelative,
     kRelativeWarmup
@@ -153,6 +155,7 @@ struct LearningRateArgs {
   double min_lr = 0;
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
+  double number = 1;  // the power of kPolynomial, the cosines of kRestarts
   int64_t shift = 0;  // of kInverseSqrt where there is no warm-up
   const StepState* state = nullptr;
   FloatType type = FloatType::kF32;

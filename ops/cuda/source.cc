@@ -2,6 +2,8 @@
 // positions.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/philox.h"
 #include "ir/rate_schedule.h"
 #include "ops/cuda/cuda.h"
@@ -47,20 +49,23 @@ KernelResult MakeRandomNormal(const Maker& maker) {
 KernelResult MakeLearningRate(const Maker& maker) {
   using Schedule = LearningRateArgs::Schedule;
   const ir::Attrs& attrs = maker.spec.attrs;
-  const std::string name = attrs.Str("schedule", "constant");
-  LearningRateArgs args;
-  if (name == "linear") {
-    args.schedule = Schedule::kLinear;
-  } else if (name == "cosine") {
-    args.schedule = Schedule::kCosine;
-  } else if (name == ir::kInverseSqrt) {
-    args.schedule = Schedule::kInverseSqrt;
-  } else if (ir::IsRelative(name)) {
-    args.schedule = name == "relative" ? Schedule::kRelative : Schedule::kRelativeWarmup;
-  } else if (name != "constant") {
+  const std::string text = attrs.Str("schedule", "constant");
+  const auto parsed = ir::ParseSchedule(text);
+  if (!parsed) {
     return Fail(InvalidArgument(
-        fmt::format("learning_rate: unknown schedule '{}'; known: {}", name, ir::kSchedules)));
+        fmt::format("learning_rate: unknown schedule '{}'; known: {}", text, ir::kSchedules)));
   }
+  LearningRateArgs args;
+  for (const auto& [name, schedule] :
+       {std::pair("linear", Schedule::kLinear), std::pair("cosine", Schedule::kCosine),
+        std::pair(ir::kPolynomial, Schedule::kPolynomial),
+        std::pair(ir::kRestarts, Schedule::kRestarts),
+        std::pair(ir::kInverseSqrt, Schedule::kInverseSqrt),
+        std::pair("relative", Schedule::kRelative),
+        std::pair("relative_warmup", Schedule::kRelativeWarmup)}) {
+    if (parsed->name == name) args.schedule = schedule;
+  }
+  args.number = parsed->number;
   args.lr = attrs.Real("lr");
   args.min_lr = attrs.Real("min_lr");
   args.warmup_steps = attrs.Int("warmup_steps");

@@ -62,6 +62,19 @@ __global__ void __launch_bounds__(kThreads) NoiseKernel(const NoiseArgs args) {
   });
 }
 
+// Of lr above min_lr, what is left when this share of the decay is done.
+__device__ double ShareAt(const LearningRateArgs& args, double progress) {
+  using Schedule = LearningRateArgs::Schedule;
+  constexpr double kPi = 3.141592653589793238462643383279;
+  if (args.schedule == Schedule::kLinear) return 1.0 - progress;
+  if (args.schedule == Schedule::kPolynomial) return pow(1.0 - progress, args.number);
+  if (args.schedule == Schedule::kRestarts) {
+    if (progress >= 1.0) return 0.0;
+    progress = fmod(args.number * progress, 1.0);
+  }
+  return 0.5 * (1.0 + cos(kPi * progress));
+}
+
 __device__ double RateAt(const LearningRateArgs& args, int64_t step) {
   using Schedule = LearningRateArgs::Schedule;
   if (args.schedule == Schedule::kRelative || args.schedule == Schedule::kRelativeWarmup) {
@@ -85,10 +98,7 @@ __device__ double RateAt(const LearningRateArgs& args, int64_t step) {
     progress = static_cast<double>(step - args.warmup_steps) / static_cast<double>(decay_steps);
     progress = progress < 1.0 ? progress : 1.0;
   }
-  constexpr double kPi = 3.141592653589793238462643383279;
-  const double share =
-      args.schedule == Schedule::kLinear ? 1.0 - progress : 0.5 * (1.0 + cos(kPi * progress));
-  return args.min_lr + (args.lr - args.min_lr) * share;
+  return args.min_lr + (args.lr - args.min_lr) * ShareAt(args, progress);
 }
 
 __global__ void __launch_bounds__(1) LearningRateKernel(const LearningRateArgs args) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "base/philox.h"
 #include "ir/rate_schedule.h"
@@ -61,6 +62,8 @@ struct Schedule {
     kConstant,
     kLinear,
     kCosine,
+    kPolynomial,
+    kRestarts,
     kInverseSqrt,
     kRelative,
     kRelativeWarmup
@@ -70,6 +73,18 @@ struct Schedule {
   double min_lr = 0;
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
+  double number = 1;  // of ir::RateSchedule
+
+  // Of lr above min_lr, what is left when this share of the decay is done.
+  double ShareAt(double progress) const {
+    if (kind == Kind::kLinear) return 1.0 - progress;
+    if (kind == Kind::kPolynomial) return std::pow(1.0 - progress, number);
+    if (kind == Kind::kRestarts) {
+      if (progress >= 1) return 0;
+      progress = std::fmod(number * progress, 1.0);
+    }
+    return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  }
 
   double At(int64_t step) const {
     if (kind == Kind::kRelative || kind == Kind::kRelativeWarmup) {
@@ -90,34 +105,33 @@ struct Schedule {
                                 ? 1.0
                                 : std::min(1.0, static_cast<double>(step - warmup_steps) /
                                                     static_cast<double>(decay_steps));
-    const double share = kind == Kind::kLinear
-                             ? 1.0 - progress
-                             : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-    return min_lr + (lr - min_lr) * share;
+    return min_lr + (lr - min_lr) * ShareAt(progress);
   }
 };
 
 template <typename T>
 KernelResult MakeLearningRate(const KernelSpec& spec) {
-  const std::string name = spec.attrs.Str("schedule", "constant");
-  Schedule schedule;
-  if (name == "linear") {
-    schedule.kind = Schedule::Kind::kLinear;
-  } else if (name == "cosine") {
-    schedule.kind = Schedule::Kind::kCosine;
-  } else if (name == ir::kInverseSqrt) {
-    schedule.kind = Schedule::Kind::kInverseSqrt;
-  } else if (ir::IsRelative(name)) {
-    schedule.kind =
-        name == "relative" ? Schedule::Kind::kRelative : Schedule::Kind::kRelativeWarmup;
-  } else if (name != "constant") {
+  const std::string text = spec.attrs.Str("schedule", "constant");
+  const auto parsed = ir::ParseSchedule(text);
+  if (!parsed) {
     return Fail(InvalidArgument(
-        fmt::format("learning_rate: unknown schedule '{}'; known: {}", name, ir::kSchedules)));
+        fmt::format("learning_rate: unknown schedule '{}'; known: {}", text, ir::kSchedules)));
+  }
+  Schedule schedule;
+  for (const auto& [name, kind] :
+       {std::pair("linear", Schedule::Kind::kLinear), std::pair("cosine", Schedule::Kind::kCosine),
+        std::pair(ir::kPolynomial, Schedule::Kind::kPolynomial),
+        std::pair(ir::kRestarts, Schedule::Kind::kRestarts),
+        std::pair(ir::kInverseSqrt, Schedule::Kind::kInverseSqrt),
+        std::pair("relative", Schedule::Kind::kRelative),
+        std::pair("relative_warmup", Schedule::Kind::kRelativeWarmup)}) {
+    if (parsed->name == name) schedule.kind = kind;
   }
   schedule.lr = spec.attrs.Real("lr");
   schedule.min_lr = spec.attrs.Real("min_lr");
   schedule.warmup_steps = spec.attrs.Int("warmup_steps");
   schedule.total_steps = spec.attrs.Int("total_steps");
+  schedule.number = parsed->number;
   return MakeFunctionKernel(
       [schedule](const RunContext& context, Inputs, Outputs outputs) -> Status {
         *outputs[0].as<T>() = static_cast<T>(schedule.At(context.step));

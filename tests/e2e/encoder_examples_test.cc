@@ -89,6 +89,14 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
   // The encoder reads the prompt, on the two stages that trained, and the decoder writes.
   EXPECT_THAT(TextOf({"--address", cluster().address(), "generate", "2", "many: cat"}),
               HasSubstr(" per second; end: "));
+  // The same of pairs: how likely the decoder finds the targets that it learnt.
+  const std::string held = cluster().File("t5-pairs.jsonl");
+  EXPECT_THAT(TextOf({"--address", cluster().address(), "-o", "json", "evaluate", "2", "--data",
+                      held, "--limit", "5"}),
+              HasSubstr("\"perplexity\":"));
+  EXPECT_THAT(TextOf({"--address", cluster().address(), "evaluate", "2", "--data", held,
+                      "--loss-on", "answers"}),
+              HasSubstr("leave out --format text and --loss-on answers"));
   // What two stages did is told beside what was forecast, and opens where a forecast does.
   const std::string story = TextOf({"--address", cluster().address(), "why", "2"});
   EXPECT_THAT(story, HasSubstr("bubble, waiting for stages"));

@@ -233,7 +233,8 @@ TEST(GpuRandomNormal, EqualsTheHostsNumbers) {
 }
 
 TEST(GpuLearningRate, IsTheReferences) {
-  for (const char* schedule : {"constant", "linear", "cosine", "inverse_sqrt"}) {
+  for (const char* schedule :
+       {"constant", "linear", "cosine", "polynomial:2", "cosine_with_restarts:3", "inverse_sqrt"}) {
     const OpCase row{"lr",
                      Op::kLearningRate,
                      {{"lr", 1.0},

@@ -46,7 +46,8 @@ double LearningRate(const char* schedule, int64_t step) {
 }
 
 TEST(LearningRateOp, WarmsUpLinearlyInEverySchedule) {
-  for (const char* schedule : {"constant", "linear", "cosine", "inverse_sqrt"}) {
+  for (const char* schedule :
+       {"constant", "linear", "cosine", "polynomial:2", "cosine_with_restarts:3", "inverse_sqrt"}) {
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.25);
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 1.0);
     EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 1.0);
@@ -59,10 +60,34 @@ TEST(LearningRateOp, DecaysToTheMinimumAtTotalStepsAndStays) {
   EXPECT_DOUBLE_EQ(LearningRate("cosine", 9), 0.55);
   EXPECT_NEAR(LearningRate("cosine", 6), 0.1 + 0.9 * 0.5 * (1 + std::cos(std::acos(-1.0) * 0.2)),
               1e-15);
-  for (const char* schedule : {"linear", "cosine"}) {
+  for (const char* schedule : {"linear", "cosine", "polynomial:3", "cosine_with_restarts:2"}) {
     EXPECT_NEAR(LearningRate(schedule, 14), 0.1, 1e-15);
     EXPECT_NEAR(LearningRate(schedule, 99), 0.1, 1e-15);
   }
+}
+
+// By hand, from get_polynomial_decay_schedule_with_warmup(optimizer, 4, 14, lr_end=0.1, power) of
+// transformers 5.24: (1 - 0.1) * (1 - (t - 4) / 10)^power + 0.1.
+TEST(LearningRateOp, FallsWithAPowerOfWhatIsLeft) {
+  EXPECT_DOUBLE_EQ(LearningRate("polynomial", 9), 0.55) << "the power 1 is linear";
+  EXPECT_NEAR(LearningRate("polynomial:2", 6), 0.676, 1e-15);    // 0.9 * 0.8^2 + 0.1
+  EXPECT_NEAR(LearningRate("polynomial:2", 9), 0.325, 1e-15);    // 0.9 * 0.5^2 + 0.1
+  EXPECT_NEAR(LearningRate("polynomial:3", 13), 0.1009, 1e-15);  // 0.9 * 0.1^3 + 0.1
+  EXPECT_NEAR(LearningRate("polynomial:0.5", 12), 0.1 + 0.9 * std::sqrt(0.2), 1e-15);
+}
+
+// By hand, from get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, 4, 14, num_cycles),
+// whose rate ends at 0 and here at min_lr: (1 + cos(pi * (num_cycles * (t - 4) / 10 mod 1))) / 2.
+TEST(LearningRateOp, BeginsItsCosineAnew) {
+  const double kRoot = std::sqrt(5.0);
+  EXPECT_DOUBLE_EQ(LearningRate("cosine_with_restarts", 9), 0.55) << "one cycle is a cosine";
+  // Two cycles: at 2 of 10 steps cos(0.4 pi) = (sqrt(5) - 1) / 4, at 5 the second begins.
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 6), 0.1 + 0.45 * (1 + (kRoot - 1) / 4), 1e-15);
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 8), 0.1 + 0.45 * (1 - (kRoot + 1) / 4), 1e-15);
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 9), 1, 1e-15);
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 11), 0.1 + 0.45 * (1 + (kRoot - 1) / 4),
+              1e-15);
+  EXPECT_NEAR(LearningRate("cosine_with_restarts:2", 14), 0.1, 1e-15) << "no third one";
 }
 
 // Foreign: transformers 5.24, get_inverse_sqrt_schedule(optimizer, 4), whose warm-up of step t is

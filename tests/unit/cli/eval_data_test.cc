@@ -93,5 +93,52 @@ TEST(EvalData, ErrorsNameTheLine) {
   EXPECT_FALSE(HasQuestions("{\"text\":\"choices\"}"));
 }
 
+// A text whose end is token 1, as of models with an encoder.
+PairEncoders ByteEncoders() {
+  return {[](const std::string& text) -> Result<std::vector<int32_t>> {
+            std::vector<int32_t> ids(text.begin(), text.end());
+            ids.push_back(1);
+            return ids;
+          },
+          Bytes};
+}
+
+TEST(EvalPairs, HaveASourceAndATargetWithItsEnd) {
+  EvalRules rules;
+  rules.positions = 4;
+  const auto data = ReadPairs(
+      "{\"source\":\"ab\",\"target\":\"c\"}\n\n{\"input\":\"abcdef\",\"output\":\"\xC3\xA9\"}\n",
+      ByteEncoders(), rules);
+  ASSERT_TRUE(data.has_value()) << data.error();
+  ASSERT_EQ(data->rows.size(), 2u);
+  EXPECT_THAT(data->rows[0].tokens, ElementsAre('a', 'b', 1));
+  EXPECT_THAT(data->rows[0].labels, ElementsAre('c', 1));
+  EXPECT_THAT(data->rows[0].counts, ElementsAre(true, true));
+  EXPECT_THAT(data->rows[1].tokens, ElementsAre('a', 'b', 'c', 1)) << "cut, with its end";
+  EXPECT_EQ(data->rows[1].labels.size(), 3u);
+  EXPECT_EQ(data->cut, 1);
+  EXPECT_EQ(data->bytes, 3);
+  const std::vector<MetricValue> metrics = MetricsOf(*data, {{-2, 1}, {-3, 2}});
+  EXPECT_DOUBLE_EQ(metrics[0].value, 5);
+  EXPECT_DOUBLE_EQ(metrics[2].value, 1);
+  EXPECT_DOUBLE_EQ(metrics[5].value, 0.6);
+  const auto bad =
+      ReadPairs("{\"source\":\"ab\",\"target\":\"c\"}\n{\"text\":\"ab\"}", ByteEncoders(), rules);
+  EXPECT_THAT(bad.error().message(), HasSubstr("JSON at line 2: has no texts \"source\""));
+}
+
+// As lm-evaluation-harness asks AutoModelForSeq2SeqLM: the prompt whole, a choice without its end.
+TEST(EvalPairs, AskAboutChoicesAsTheHarness) {
+  EvalRules rules;
+  rules.positions = 4;
+  const auto data =
+      ReadPairs("{\"prompt\":\"abcd \",\"choices\":[\"c\"],\"answer\":0}", ByteEncoders(), rules);
+  ASSERT_TRUE(data.has_value()) << data.error();
+  ASSERT_EQ(data->rows.size(), 1u);
+  EXPECT_THAT(data->rows[0].tokens, ElementsAre('b', 'c', 'd', 1)) << "its beginning is lost";
+  EXPECT_THAT(data->rows[0].labels, ElementsAre(' ', ' ', 'c'));
+  EXPECT_EQ(data->questions.size(), 1u);
+}
+
 }  // namespace
 }  // namespace meshwright::cli

@@ -275,6 +275,8 @@ TEST(JobConfig, ValuesOutOfRangeNameKeyPositionAndRange) {
                               "training.steps_per_launch=0",
                               "lr_scheduler.min_lr=-1",
                               "lr_scheduler.total_steps=-5",
+                              "lr_scheduler.power=0",
+                              "lr_scheduler.cycles=0",
                               "lr_scheduler.warmup_steps=-1",
                               "optimizer.beta1=1",
                               "optimizer.eps=0",
@@ -344,6 +346,9 @@ TEST(JobConfig, ValuesWithoutEffectAreNoted) {
       {{"lr_scheduler.decay_type=cosine", "lr_scheduler.total_steps=7"},
        "lr_scheduler.total_steps 7 is below training.steps 100"},
       {{"lr_scheduler.warmup_steps=100"}, "ends in its warm-up"},
+      {{"lr_scheduler.decay_type=cosine", "lr_scheduler.power=2"}, "lr_scheduler.power has no"},
+      {{"lr_scheduler.decay_type=polynomial", "lr_scheduler.cycles=2"},
+       "lr_scheduler.cycles has no effect with decay_type \"polynomial\""},
       {{"parallelism.enable_sequence_parallel=true", "parallelism.tensor_parallel_degree=1"},
        "enable_sequence_parallel has no effect"},
       {{"parallelism.zero_stage=1", "parallelism.data_parallel_replicate_degree=1"},
@@ -419,6 +424,13 @@ TEST(AtKey, NamesTheKeyAndItsPlaceAndLeavesEverythingElse) {
   EXPECT_EQ(AtKey(InvalidArgument("train.steps is 0"), config).message(), "train.steps is 0");
 }
 
+TEST(PrepareJob, TheNumberOfAScheduleIsInItsName) {
+  const auto job = PrepareJob(*ParseJobConfig(
+      Source(kJob, {"lr_scheduler.decay_type=polynomial", "lr_scheduler.power=2.5"})));
+  ASSERT_TRUE(job.has_value()) << job.error();
+  EXPECT_EQ(job->request.optimizer.schedule, "polynomial:2.5");
+}
+
 TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
   int rows = 0;
   for (const ConfigKey& key : ConfigKeys()) {
@@ -430,7 +442,7 @@ TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
       EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
     }
   }
-  EXPECT_EQ(rows, 92) << "a row of the ranges names no key";
+  EXPECT_EQ(rows, 94) << "a row of the ranges names no key";
   EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
 }
 

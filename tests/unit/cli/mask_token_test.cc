@@ -1,0 +1,128 @@
+// What stands where tokens are hidden: the tokenizer's mask, whatever the family's usual id is.
+#include "cli/mask_token.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace meshwright::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A tokenizer of words, in the order of their ids.
+std::string TokenizerOfWords(const std::vector<std::string>& words) {
+  std::string vocabulary;
+  for (size_t i = 0; i < words.size(); ++i) {
+    vocabulary += fmt::format("{}\"{}\": {}", i > 0 ? ", " : "", words[i], i);
+  }
+  return R"({"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"},)"
+         R"("model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {)" +
+         vocabulary + "}}}";
+}
+
+class MaskToken : public ::testing::Test {
+ protected:
+  MaskToken() : dir_(*TempDir::Make()) {}
+
+  void Write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomic(dir_.File(name), text).ok());
+  }
+  // A folder of BERT with `more` in its config.json, and a text.
+  void WriteFolder(const std::string& more = "", int64_t vocabulary = 120) {
+    Write("config.json",
+          fmt::format(R"({{"model_type": "bert", "architectures": ["BertForMaskedLM"],
+"vocab_size": {}, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+"intermediate_size": 32, "max_position_embeddings": 64{}}})",
+                      vocabulary, more));
+    Write("tokenizer.json", TokenizerOfWords({"[UNK]", "a", "b", "c", "[MASK]"}));
+    Write("text.txt", "a b c a b c");
+  }
+  Result<config::JobConfig> Config(const std::vector<std::string>& overrides = {}) {
+    config::ConfigSource source;
+    source.text = fmt::format(
+        "[model]\nhf_path = \"{}\"\nfrom_scratch = true\n[training]\nseq_len = 8\ndataset_path = "
+        "\"{}\"\ndataset_format = \"text\"\n",
+        dir_.path(), dir_.File("text.txt"));
+    source.overrides = overrides;
+    source.environment_names = {};
+    return config::ParseJobConfig(source);
+  }
+  // The mask of the job, or why it has none.
+  std::string Mask(const std::vector<std::string>& overrides = {}) {
+    auto config = Config(overrides);
+    if (!config.has_value()) return config.error().message();
+    const auto prepared = PrepareTraining(*config);
+    if (!prepared.has_value()) return prepared.error().message();
+    return fmt::format("{}", prepared->model.sizes.mask_token.value_or(-1));
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(MaskToken, IsThatOfTheTokenizer) {
+  WriteFolder();
+  EXPECT_EQ(Mask(), "4");
+  auto config = Config();
+  ASSERT_TRUE(config.has_value()) << config.error();
+  ASSERT_TRUE(PrepareTraining(*config).has_value());
+  EXPECT_THAT(config::FormatJobConfig(*config), HasSubstr("mask_token = 4")) << "it is on record";
+  // A vocabulary that has no token 103.
+  WriteFolder("", 60);
+  EXPECT_EQ(Mask(), "4");
+  // Files of tokens are of the folder's tokenizer; without one nothing is known.
+  EXPECT_EQ(Mask({"training.dataset_format=uint16"}), "4");
+  WriteFolder();
+  std::filesystem::remove(dir_.File("tokenizer.json"));
+  EXPECT_EQ(Mask({"training.dataset_format=uint16"}), "103");
+}
+
+TEST_F(MaskToken, HasTheNameThatTheFolderGivesIt) {
+  WriteFolder();
+  Write("tokenizer_config.json", R"({"mask_token": {"content": "b", "lstrip": false}})");
+  EXPECT_EQ(Mask(), "2");
+  Write("tokenizer_config.json", R"({"mask_token": "c"})");
+  EXPECT_EQ(Mask(), "3");
+  Write("tokenizer_config.json", "{}");
+  Write("special_tokens_map.json", R"({"mask_token": "a"})");
+  EXPECT_EQ(Mask(), "1");
+}
+
+TEST_F(MaskToken, ThatIsSaidOtherwiseIsRefused) {
+  WriteFolder();
+  EXPECT_EQ(Mask({"model.mask_token=4"}), "4");
+  EXPECT_THAT(Mask({"model.mask_token=103"}), HasSubstr("model.mask_token is 103, and the mask"));
+  WriteFolder(R"(, "mask_token_id": 7)");
+  EXPECT_THAT(Mask(), HasSubstr("mask_token_id of the config.json of " + dir_.path() + " is 7"));
+  EXPECT_EQ(Mask({"model.mask_token=4"}), "4") << "the job counts before the folder";
+}
+
+TEST_F(MaskToken, ThatNobodyKnowsIsRefused) {
+  WriteFolder();
+  Write("tokenizer.json", TokenizerOfWords({"[UNK]", "a", "b", "c"}));
+  EXPECT_THAT(Mask(), HasSubstr("has no token that stands for a hidden one"));
+  EXPECT_EQ(Mask({"model.mask_token=3"}), "3");
+}
+
+TEST_F(MaskToken, IsNoByteOfAText) {
+  WriteFolder("", 300);
+  EXPECT_THAT(Mask({"training.dataset_format=bytes"}),
+              HasSubstr("model.mask_token is 103, which is also a byte of the text"));
+  EXPECT_EQ(Mask({"training.dataset_format=bytes", "model.mask_token=256"}), "256");
+}
+
+TEST_F(MaskToken, IsOfModelsThatHideTokens) {
+  WriteFolder();
+  Write("config.json", R"({"model_type": "gpt2", "vocab_size": 60, "n_embd": 16, "n_layer": 1,
+"n_head": 2, "n_positions": 64})");
+  EXPECT_EQ(Mask(), "-1");
+}
+
+}  // namespace
+}  // namespace meshwright::cli
