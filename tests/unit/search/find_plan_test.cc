@@ -37,11 +37,14 @@ Result<Plan> PlanWithNote(const Layout& layout) {
 }
 
 TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
-  const auto first = FirstThatHasAPlan(Layouts(4), [](const Layout& layout) -> Result<Plan> {
-    if (layout.data() == 1) return Fail(Internal("programs that the verifier rejects"));
-    if (layout.data() == 2) return Fail(ResourceExhausted("too large"));
-    return PlanWithNote(layout);
-  });
+  const auto first = FirstThatHasAPlan(
+      Layouts(4),
+      [](const Layout& layout) -> Result<Plan> {
+        if (layout.data() == 1) return Fail(Internal("programs that the verifier rejects"));
+        if (layout.data() == 2) return Fail(ResourceExhausted("too large"));
+        return PlanWithNote(layout);
+      },
+      SearchTime(1, 1, kStill));
   ASSERT_TRUE(first.has_value()) << first.error();
   EXPECT_EQ(first->index, 2u);
   EXPECT_EQ(first->plan.layout.data(), 3);
@@ -52,9 +55,12 @@ TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
 
 TEST(FirstThatHasAPlan, WithoutOneSaysWhatIsMostToThePoint) {
   const auto code_of = [](StatusCode of_first, StatusCode of_second) {
-    const auto first = FirstThatHasAPlan(Layouts(2), [&](const Layout& layout) -> Result<Plan> {
-      return Fail(Status(layout.data() == 1 ? of_first : of_second, "no"));
-    });
+    const auto first = FirstThatHasAPlan(
+        Layouts(2),
+        [&](const Layout& layout) -> Result<Plan> {
+          return Fail(Status(layout.data() == 1 ? of_first : of_second, "no"));
+        },
+        SearchTime(1, 1, kStill));
     return first.error().code();
   };
   EXPECT_EQ(code_of(StatusCode::kInternal, StatusCode::kInternal), StatusCode::kInternal);
