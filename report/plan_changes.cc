@@ -21,11 +21,8 @@
 namespace meshwright::report {
 namespace {
 
-// One plan may not take all of the time.
-constexpr int64_t kOneTryMs = 3'000;
-
 // The least memory is found so closely; more than so much of what is there is not looked at.
-constexpr double kCloseEnough = 1.01;
+constexpr double kCloseEnough = 1.02;
 constexpr double kMostMemory = 256;
 
 class Changes {
@@ -178,10 +175,10 @@ class Offers {
 
   FittingChanges Run() {
     changes_ = PossibleChanges(config_, topology_);
-    constexpr std::array kKinds = {ChangeKind::kPin, ChangeKind::kTier, ChangeKind::kMemory,
+    constexpr std::array kKinds = {ChangeKind::kTier, ChangeKind::kMemory, ChangeKind::kPin,
                                    ChangeKind::kTokens, ChangeKind::kHosts};
     for (size_t k = 0; k < kKinds.size(); ++k) {
-      const search::SearchTime own = time_.OneOf(kKinds.size() - k);
+      const search::SearchTime own = time_.OneOf(k + 1 < kKinds.size() ? 2 : 1);
       const Fitting fitting =
           kKinds[k] == ChangeKind::kMemory ? LeastMemory(own) : LeastOf(kKinds[k], own);
       found_.fitting.insert(found_.fitting.end(), fitting.begin(), fitting.end());
@@ -195,7 +192,7 @@ class Offers {
   Result<PlannedJob> Plan(const Change& change, const search::SearchTime& time) {
     MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(change.config));
     if (time.IsOver(false)) return Fail(DeadlineExceeded("there was no time to try"));
-    const search::SearchTime own = time.OneOf(2).Within(kOneTryMs);
+    const search::SearchTime own = time.OneOf(2);  // one plan may not take all of it
     search::FindOptions options;
     options.timeout_ms = own.left_ms(true);
     options.patience_ms = own.left_ms(false);
@@ -239,7 +236,9 @@ class Offers {
     }
     for (const auto& family : families) {
       Fitting least = LeastThatFit(family, time);
-      if (!least.empty()) return least;
+      if (least.empty()) continue;
+      if (kind == ChangeKind::kTier) found_.why_no_tier.clear();
+      return least;
     }
     return {};
   }
@@ -257,36 +256,39 @@ class Offers {
       if (auto less = Attempt(*change, time)) least.push_back(*std::move(less));
       amount = change->amount;
     }
-    found_.why_no_tier.clear();
     return least.empty() ? Fitting{*greatest} : least;
   }
 
-  // Doubled until it fits, then bisected, first at what the plan that fits says that it needs.
+  // Doubled until it fits, then bisected below what the plan that fits says that it needs. What is
+  // offered was planned with.
   Fitting LeastMemory(const search::SearchTime& time) {
-    double low = 1;
-    double next = 2;
-    double high = 0;  // 0: none fits yet
+    double low = 1;   // too little
+    double high = 0;  // enough for the last plan that fits; 0: none does
     Fitting least;
-    while (next <= kMostMemory && !time.IsOver(!least.empty())) {
-      const auto change = WithMemory(config_, topology_, next);
-      if (!change) break;
+    const auto fits = [&](double factor) {
+      const auto change = WithMemory(config_, topology_, factor);
+      if (!change) return false;
       const auto planned = Plan(*change, time);
-      if (planned) {
-        high = next;
-        least = {FittingChange{change->text, planned->forecast.step_s,
-                               planned->plan().layout.ToString()}};
-      } else {
-        low = next;
-      }
-      if (high == 0) {
-        next *= 2;
-        continue;
-      }
-      if (high <= low * kCloseEnough) break;
-      const double needed = planned ? Needed(planned->plan(), change->topology) * high : high;
-      next = needed > low * kCloseEnough && needed * kCloseEnough < high ? needed
-                                                                         : std::sqrt(low * high);
+      if (!planned) return false;
+      high = std::min(factor, Needed(planned->plan(), change->topology) * factor);
+      least = {
+          FittingChange{change->text, planned->forecast.step_s, planned->plan().layout.ToString()}};
+      return true;
+    };
+    while (!fits(2 * low)) {
+      low *= 2;
+      if (low >= kMostMemory || time.IsOver(false)) return {};
     }
+    double tried = 2 * low;
+    while (high > low * kCloseEnough && !time.IsOver(true)) {
+      const double middle = std::sqrt(low * high);
+      if (fits(middle)) {
+        tried = middle;
+      } else {
+        low = middle;
+      }
+    }
+    if (high < tried) fits(high);
     return least;
   }
 
