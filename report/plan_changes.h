@@ -52,8 +52,8 @@ struct FittingChanges {
   std::string why_no_tier;             // what is wrong with the farthest memories; empty: nothing
 };
 
-// Each kind has half of what is left of `time`, a try at most 3 s; what a try fits with is planned
-// in full.
+// Each kind has half of what is left of `time`, and so has each of its tries, which are planned in
+// full.
 FittingChanges FindFittingChanges(const config::JobConfig& config, const mesh::Topology& topology,
                                   const search::SearchTime& time);
 

@@ -26,10 +26,7 @@ class SearchTime {
   int64_t left_ms() const { return std::max(left_ms(true), left_ms(false)); }
 
   // Where there is an answer already: nothing is looked for at any price.
-  SearchTime ForBetter() const { return Within(left_ms(true)); }
-  SearchTime Within(int64_t most_ms) const {
-    return Part(std::min(most_ms, left_ms(true)), std::min(most_ms, left_ms(false)));
-  }
+  SearchTime ForBetter() const { return Part(left_ms(true), left_ms(true)); }
   // That of one of so many things that are left to try.
   SearchTime OneOf(size_t parts) const {
     const auto n = static_cast<int64_t>(parts);

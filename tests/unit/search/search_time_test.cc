@@ -55,7 +55,6 @@ TEST(SearchTime, PartsAreOfWhatIsLeft) {
   EXPECT_TRUE(third.is_part());
   EXPECT_EQ(third.left_ms(true), 33);
   EXPECT_EQ(third.left_ms(false), 100);
-  EXPECT_EQ(time.Within(50).left_ms(), 50);
   EXPECT_EQ(time.ForBetter().left_ms(false), 100);
   clock.AdvanceMs(100);
   EXPECT_TRUE(time.IsOver(true));
