@@ -100,11 +100,12 @@ std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
-         const SearchTime& time)
+         const SearchTime& time, const LeftOut& left_out)
       : job_(job),
         topology_(topology),
         options_(options),
         time_(time),
+        left_out_(left_out),
         costs_(topology),
         device_count_(static_cast<int64_t>(topology.devices.size())),
         choices_(job) {}
@@ -346,7 +347,7 @@ class Finder {
   }
 
   void Take(LayoutCost cost) {
-    if (std::isinf(cost.step_s)) return;
+    if (std::isinf(cost.step_s) || (left_out_ && left_out_(cost.layout))) return;
     if (cost.missing_bytes == 0) return Keep(std::move(cost));
     if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
   }
@@ -517,6 +518,7 @@ class Finder {
   const mesh::Topology& topology_;
   const FindOptions& options_;
   const SearchTime& time_;
+  const LeftOut& left_out_;
   bool timed_out_ = false;  // something was left out
   const planner::CostModel costs_;
   const int64_t device_count_;
@@ -555,10 +557,11 @@ bool LeavesOpen(const ir::JobRequest& job) {
 }
 
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const SearchTime& time) {
+                               const FindOptions& options, const SearchTime& time,
+                               const LeftOut& left_out) {
   MW_TRY(ir::ValidateJob(job));
   const std::optional<ir::JobRequest> sized = planner::WithHeadBlocks(job, topology);
-  return Finder(sized ? *sized : job, topology, options, time).Run();
+  return Finder(sized ? *sized : job, topology, options, time, left_out).Run();
 }
 
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,

@@ -68,8 +68,11 @@ bool LeavesOpen(const ir::JobRequest& job);
 // Errors: kInvalidArgument: pins that contradict each other, the job or the cluster, named;
 // kResourceExhausted: nothing fits, naming the layout that is nearest, its device and what it
 // misses.
+// `left_out`: layouts that are no answer, since their programs are known not to fit; none: all are.
+using LeftOut = std::function<bool(const planner::Layout&)>;
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const SearchTime& time);
+                               const FindOptions& options, const SearchTime& time,
+                               const LeftOut& left_out = {});
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -274,7 +275,11 @@ class PlanFinder {
   }
 
   Result<FoundLayout> FindWithin(double share) {
-    Result<FoundLayout> found = FindLayout(job_, WithMemory(topology_, share), options_, time_);
+    const auto misfits = [this](const Layout& layout) {
+      return misfits_.contains({layout.ToString(), layout.devices});
+    };
+    Result<FoundLayout> found =
+        FindLayout(job_, WithMemory(topology_, share), options_, time_, misfits);
     if (found.has_value()) deciders_.Add(found->deciders);
     return found;
   }
@@ -283,7 +288,11 @@ class PlanFinder {
     const bool compares = SharesCores();
     const double gap_of_fastest = found_.gap;
     const std::string note = compares ? "" : PreferShortPrograms();
-    const auto make = [this](const Layout& layout) { return PlanByRulesOf(layout); };
+    const auto make = [this](const Layout& layout) {
+      Result<Plan> plan = PlanByRulesOf(layout);
+      if (IsMisfit(plan)) misfits_.emplace(layout.ToString(), layout.devices);
+      return plan;
+    };
     MW_ASSIGN_OR_RETURN(FirstPlan first, FirstThatHasAPlan(found_.best, make, time_));
     const auto passed_over = static_cast<std::ptrdiff_t>(first.index);
     found_.best.erase(found_.best.begin(), found_.best.begin() + passed_over);
@@ -505,6 +514,8 @@ class PlanFinder {
   std::string note_;
   bool timed_out_ = false;
   DeciderCounts deciders_;
+  // Layouts whose programs do not fit, by text and devices: what is slower by its price may fit.
+  std::set<std::pair<std::string, std::vector<int>>> misfits_;
   FoundLayout found_;  // by the search for layouts, if there was one
 };
 
