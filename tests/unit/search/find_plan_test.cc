@@ -180,6 +180,22 @@ TEST(FindPlan, WhileNothingFitsAllSearchesTogetherEndInTime) {
   EXPECT_LE(clock.NowMs(), 2 * options.patience_ms);
 }
 
+// What its programs do not let fit is no answer twice: the next best of the same degrees is.
+TEST(FindLayout, LeavesOutWhatIsKnownNotToFit) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  const SearchTime time(10'000, 30'000, kStill);
+  const auto best = FindLayout(job, Gpus(1), {}, time);
+  ASSERT_TRUE(best.has_value()) << best.error();
+  const std::string text = best->best.front().layout.ToString();
+  const auto next = FindLayout(job, Gpus(1), {}, time,
+                               [&](const Layout& layout) { return layout.ToString() == text; });
+  ASSERT_TRUE(next.has_value()) << next.error();
+  for (const LayoutCost& cost : next->best) EXPECT_NE(cost.layout.ToString(), text);
+  EXPECT_EQ(next->best.front().layout.degrees, best->best.front().layout.degrees);
+  EXPECT_GE(next->best.front().step_s, best->best.front().step_s);
+}
+
 // The layers of a pinned layout are those that the search gives it, and so is its time.
 TEST(FindPlan, PinnedDegreesHaveTheLayersThatTheSearchFinds) {
   if (kSanitizedBuild) GTEST_SKIP() << "searches layouts: left to the plain build";
