@@ -10,7 +10,6 @@
 #include "search/choose_memory.h"
 #include "search/choose_overlap.h"
 #include "search/find_layout.h"
-#include "search/find_shardings.h"
 #include "search/least_memory.h"
 #include "tests/fake_clock.h"
 #include "tests/unit/search/search_testing.h"
@@ -137,18 +136,6 @@ TEST(SearchTime, EndsAPlanWhoseMemoriesAreOpen) {
           << (found.has_value() ? "a plan" : found.error().message());
     }
   }
-}
-
-// A family of layouts has more members than there is time for.
-TEST(SearchTime, EndsWithinAFamilyOfLayouts) {
-  const TickingClock clock;
-  FindOptions options;
-  options.timeout_ms = 3;
-  options.patience_ms = 3;
-  const auto found = FindLayout(OpenJob(), Devices(4, 0), options, clock);
-  ASSERT_TRUE(found.has_value()) << found.error();
-  EXPECT_GT(found->gap, 0);
-  EXPECT_LT(clock.NowMs(), 12);
 }
 
 }  // namespace
