@@ -393,7 +393,7 @@ def gpt2_memory(options, steps):
     """The plan's memory and what a worker takes with no job, against the peak of the job's process. The limit: weights,
     their gradients and two moments, which all are there when the global norm is known."""
     limit = ours.planned_bytes(JOBS["gpt2"], ("weights", "gradients", "optimizer"))
-    count, plan = options.steps(steps), ours.planned_bytes(JOBS["gpt2"])
+    count = options.steps(steps)
     contenders = pytorch.best(GPT2, "float32", 1)
 
     def worker():
@@ -401,6 +401,7 @@ def gpt2_memory(options, steps):
             peaks = JobPeaks(cluster.workers)
             baselines.append(peaks.idle)
             cluster.submit(JOBS["gpt2"], [NO_SNAPSHOTS], count, peaks.look)
+            plans.append(ours.planned_bytes(JOBS["gpt2"], address=cluster.address))
             return peaks.peak
 
     def torch(tuned):
@@ -411,9 +412,10 @@ def gpt2_memory(options, steps):
         finally:
             trainer.close()
 
-    baselines, names = [], []
+    baselines, names, plans = [], [], []
     values = interleave({"ours": worker, "peer, tuned": lambda: torch(True),
                          "peer, default malloc": lambda: torch(False)}, options.rounds)
+    plan = median(plans)
     us, predicted = median(values["ours"]), plan + median(baselines)
     peer = min(("peer, tuned", "peer, default malloc"), key=lambda name: median(values[name]))
     ratio = us / median(values[peer])

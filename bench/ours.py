@@ -100,10 +100,12 @@ def check_job(job, sets):
     output_of(words)
 
 
-def planned_bytes(job, columns_of=("allocated",)):
-    """Memory of the device in the job's plan for one device: columns of it, summed up."""
+def planned_bytes(job, columns_of=("allocated",), address=None):
+    """Memory of the device in the job's plan: columns of it, summed up. For one assumed device, or for the cluster at
+    the address: what a job leaves open is decided by the devices, so that what ran is held against the plan that ran."""
     columns = None
-    for line in output_of([MESHWRIGHT, "plan", ROOT / job, "--devices", 1]).splitlines():
+    devices = ["--address", address] if address else ["--devices", 1]
+    for line in output_of([MESHWRIGHT, "plan", ROOT / job, *devices]).splitlines():
         words = line.split()
         if words[:1] == ["DEVICE"]:
             columns = words

@@ -219,7 +219,8 @@ def lora(options, steps):
 
             for run in (of_ours, of_peer) if index % 2 == 0 else (of_peer, of_ours):
                 run()
-    peak, planned = memory_of_ours.peak, ours.planned_bytes(job) + memory_of_ours.idle
+        plan = ours.planned_bytes(job, address=cluster.address)
+    peak, planned = memory_of_ours.peak, plan + memory_of_ours.idle
     ratio, memory, over = median(theirs) / median(mine), mib(peak) / median(peaks), peak / planned
     return {"ours": {"seconds": significant(median(mine)), "peak_rss_mib": mib(peak), "over_plan": significant(over)},
             "peer": {"seconds": significant(median(theirs)), "peak_rss_mib": significant(median(peaks)),

@@ -109,7 +109,8 @@ struct PlanArgs {
   std::vector<std::string> what_if;  // overrides of a second plan, to compare with the first one
   // "default", "off" or a folder (cli/cache_dir.h). The parser's own default is "default".
   std::string plan_cache = "off";
-  double plan_timeout_s = 10;  // of the search; then the best so far is the plan
+  // Of a plan and of what is said of one that does not fit; none: as search::FindOptions.
+  std::optional<double> plan_timeout_s;
 };
 
 // Ranks that a rehearsal may have at all (rehearsal/rehearse.h).

@@ -48,9 +48,9 @@ void AddPlanFiles(CLI::App& plan, PlanArgs& args, std::string& format) {
 void AddPlanTimeout(CLI::App& command, PlanArgs& args) {
   command
       .add_option("--plan-timeout", args.plan_timeout_s,
-                  "Seconds for the search; then the best layout so far is the plan")
-      ->check(kPlanSeconds)
-      ->capture_default_str();
+                  "Seconds for the search; then the best layout so far is the plan. By itself "
+                  "10, and 30 while nothing fits")
+      ->check(kPlanSeconds);
 }
 
 void AddPlan(CLI::App& app, const DryRunCommands& commands) {

@@ -155,7 +155,8 @@ Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
   std::optional<report::NamedFigures> what_if;
   if (what_if_config) {
     auto comparison = WhatIf(args, *what_if_config, file.topology);
-    if (!comparison && report::IsMisfit(comparison.error())) misfit = Misfit{file.plan.config, {}};
+    if (!comparison && report::IsMisfit(comparison.error()))
+      misfit = Misfit{file.plan.config, {}, {}};
     MW_TRY(comparison);
     what_if = *std::move(comparison);
   }
@@ -203,7 +204,8 @@ Result<std::string> ExplainText(const PlanArgs& args, const GlobalArgs& global,
   if (args.subject.empty()) {
     // Each of the axes' searches has a part of the time.
     return report::ExplainPlanAxes(file.plan.planned, file.topology, global.json,
-                                   static_cast<int64_t>(args.plan_timeout_s * 200), SystemClock());
+                                   static_cast<int64_t>(args.plan_timeout_s.value_or(10) * 200),
+                                   SystemClock());
   }
   return report::ExplainPlan(file.plan.planned, file.topology, args.subject, global.json,
                              SystemClock());

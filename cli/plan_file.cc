@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -24,11 +25,25 @@
 namespace meshwright::cli {
 namespace {
 
-// Asks for a search within --plan-timeout that shows how far it is where stderr is a terminal.
-search::FindOptions SearchOptions(const PlanArgs& args, report::SearchProgress& progress) {
+// Within --plan-timeout. While nothing fits a search leaves a third of it to what would make it
+// fit.
+search::FindOptions TimeOptions(const PlanArgs& args) {
   search::FindOptions options;
-  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 1000);
-  options.patience_ms = 3 * options.timeout_ms;
+  if (!args.plan_timeout_s) return options;
+  options.timeout_ms = static_cast<int64_t>(*args.plan_timeout_s * 1000);
+  options.patience_ms = options.timeout_ms * 2 / 3;
+  return options;
+}
+
+// Of a plan, and of what is said where there is none.
+int64_t AllMs(const PlanArgs& args) {
+  const search::FindOptions options = TimeOptions(args);
+  return std::max(options.timeout_ms, options.patience_ms) * (args.plan_timeout_s ? 1 : 2);
+}
+
+// Shows how far the search is where stderr is a terminal.
+search::FindOptions SearchOptions(const PlanArgs& args, report::SearchProgress& progress) {
+  search::FindOptions options = TimeOptions(args);
   if (::isatty(STDERR_FILENO) == 1) {
     options.progress = [&progress](const search::FindProgress& now) {
       progress.Show(now);
@@ -39,12 +54,9 @@ search::FindOptions SearchOptions(const PlanArgs& args, report::SearchProgress& 
 }
 
 // What would make the job fit.
-std::vector<report::FittingChange> ChangesOf(const PlanArgs& args, const Misfit& misfit) {
-  if (misfit.topology.devices.empty()) return {};
-  search::FindOptions options;
-  // A handful of searches follow one another; each has a part of the time.
-  options.timeout_ms = static_cast<int64_t>(args.plan_timeout_s * 200);
-  return report::FindFittingChanges(misfit.config, misfit.topology, options, SystemClock());
+report::FittingChanges ChangesOf(const Misfit& misfit) {
+  if (!misfit.time) return {};
+  return report::FindFittingChanges(misfit.config, misfit.topology, *misfit.time);
 }
 
 // The devices of a saved plan where the options name none.
@@ -101,12 +113,13 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global, co
   PrintNotes(config);
   const auto topology = PlanTopology(args, global, prepared.request);
   if (!topology && topology.error().code() == StatusCode::kResourceExhausted) {
-    misfit = Misfit{config, {}};
+    misfit = Misfit{config, {}, {}};
   }
   MW_TRY(topology);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, &*topology));
+  const search::SearchTime whole(AllMs(args), AllMs(args), SystemClock());
   auto planned = PlanWithProgress(args, std::move(prepared), *topology, scope(*topology));
-  if (!planned && report::IsMisfit(planned.error())) misfit = Misfit{config, *topology};
+  if (!planned && report::IsMisfit(planned.error())) misfit = Misfit{config, *topology, whole};
   if (!planned) return Fail(config::AtKey(planned.error(), config));
   file.plan.planned = *std::move(planned);
   file.topology = *topology;
@@ -117,8 +130,8 @@ int ReportPlanError(const Status& error, const PlanArgs& args, const GlobalArgs&
                     const std::optional<Misfit>& misfit) {
   const int code = ReportError(error);
   if (!misfit) return code;
-  const std::vector<report::FittingChange> changes = ChangesOf(args, *misfit);
-  if (!misfit->topology.devices.empty()) fmt::print(stderr, "{}", report::FormatChanges(changes));
+  const report::FittingChanges changes = ChangesOf(*misfit);
+  if (misfit->time) fmt::print(stderr, "{}", report::FormatChanges(changes));
   if (global.json) {
     const int printed =
         PrintResult(report::MisfitJson(misfit->config.name, error, changes), args.out);

@@ -14,6 +14,7 @@
 #include "planner/plan_scope.h"
 #include "report/plan_diff.h"
 #include "report/plan_job.h"
+#include "search/search_time.h"
 
 namespace meshwright::cli {
 
@@ -21,6 +22,8 @@ namespace meshwright::cli {
 struct Misfit {
   config::JobConfig config;
   mesh::Topology topology;  // empty: there are no devices at all
+  // What is left of the plan's time, to say what would make it fit; none: there is nothing to say.
+  std::optional<search::SearchTime> time;
 };
 
 struct PlannedFile {

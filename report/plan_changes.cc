@@ -4,7 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
+#include <array>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/gpu_reserve.h"
 #include "base/text.h"
 #include "ir/parallel_pins.h"
 #include "report/plan_job.h"
@@ -19,9 +21,9 @@
 namespace meshwright::report {
 namespace {
 
-// What would fit is a help, not the answer: it may not take longer than that.
-constexpr int64_t kAllTriesMs = 30'000;
-constexpr int64_t kOneTryMs = 3'000;
+// The least memory is found so closely; more than so much of what is there is not looked at.
+constexpr double kCloseEnough = 1.02;
+constexpr double kMostMemory = 256;
 
 class Changes {
  public:
@@ -35,7 +37,6 @@ class Changes {
       AddBatch(divisor);
       AddSequence(divisor);
     }
-    for (const double factor : {1.25, 1.5, 2.0, 4.0, 8.0}) AddMemory(factor);
     for (const int factor : {2, 4}) AddHosts(factor);
     std::stable_sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
       return std::tuple(a.kind, a.amount) < std::tuple(b.kind, b.amount);
@@ -132,31 +133,10 @@ class Changes {
 
   static double GivenUp(int64_t divisor) { return 1 - 1 / static_cast<double>(divisor); }
 
-  void AddMemory(double factor) {
-    std::set<int64_t> sizes;
-    for (const mesh::Device& device : topology_.devices) sizes.insert(device.memory_bytes);
-    sizes.erase(0);  // unknown, not checked: more of it changes nothing
-    if (sizes.empty()) return;
-    std::vector<std::string> gib, mib;
-    for (const int64_t bytes : sizes) {
-      const double more = factor * static_cast<double>(bytes);
-      gib.push_back(fmt::format("{:.4g}", more / (1 << 30)));
-      mib.push_back(fmt::format("{:.0f}", more / (1 << 20)));
-    }
-    Change& change =
-        Add("memory", ChangeKind::kMemory, factor - 1,
-            fmt::format("devices with {:.4g} times the memory: memory_gib = {} in [[profiles]] "
-                        "of the cluster file, or meshwright worker --memory-mib {}",
-                        factor, fmt::join(gib, " and "), fmt::join(mib, " and ")));
-    for (mesh::Device& device : change.topology.devices) {
-      device.memory_bytes = static_cast<int64_t>(factor * static_cast<double>(device.memory_bytes));
-    }
-  }
-
   // Copies of all hosts, behind those that are there.
   void AddHosts(int factor) {
     Change& change =
-        Add("hosts", ChangeKind::kMemory, factor - 1,
+        Add("hosts", ChangeKind::kHosts, factor - 1,
             fmt::format("{} times the hosts ({} devices): count in [[hosts]] of the cluster file, "
                         "or --devices {}",
                         factor, topology_.devices.size() * static_cast<size_t>(factor),
@@ -177,31 +157,160 @@ class Changes {
   std::vector<Change> changes_;
 };
 
-using Attempt = std::function<std::optional<FittingChange>(const Change&)>;
-
-// What no pin at all does not make fit, no single one does.
-bool AnyPinHelps(const std::vector<Change>& changes, const Attempt& attempt) {
-  const auto all = std::find_if(changes.begin(), changes.end(),
-                                [](const Change& change) { return change.family == "pins"; });
-  return all == changes.end() || attempt(*all).has_value();
+// What a cluster file has to say of a GPU that is to have so much for plans.
+int64_t WithReserve(int64_t bytes, const mesh::DeviceProfile& profile) {
+  int64_t all = bytes;
+  for (int i = 0; i < 16; ++i) {  // an eighth of it at most: the error shrinks eightfold
+    all = bytes + std::max(profile.reserve_bytes, GpuReserveBytes(all));
+  }
+  return all;
 }
 
-// The least change of the family of changes[first], its least one. The greatest is tried first: a
-// family that this does not help is done with, and where the time ends there is an answer.
-std::optional<FittingChange> LeastThatFits(const std::vector<Change>& changes, size_t first,
-                                           const Attempt& attempt) {
-  std::vector<const Change*> family;
-  for (size_t i = first; i < changes.size(); ++i) {
-    if (changes[i].family == changes[first].family) family.push_back(&changes[i]);
+// The changes of a kind, tried until one fits.
+class Offers {
+ public:
+  Offers(const config::JobConfig& config, const mesh::Topology& topology,
+         const search::SearchTime& time)
+      : config_(config), topology_(topology), time_(time) {}
+
+  FittingChanges Run() {
+    changes_ = PossibleChanges(config_, topology_);
+    constexpr std::array kKinds = {ChangeKind::kTier, ChangeKind::kMemory, ChangeKind::kPin,
+                                   ChangeKind::kTokens, ChangeKind::kHosts};
+    for (size_t k = 0; k < kKinds.size(); ++k) {
+      const search::SearchTime own = time_.OneOf(k + 1 < kKinds.size() ? 2 : 1);
+      const Fitting fitting =
+          kKinds[k] == ChangeKind::kMemory ? LeastMemory(own) : LeastOf(kKinds[k], own);
+      found_.fitting.insert(found_.fitting.end(), fitting.begin(), fitting.end());
+    }
+    return std::move(found_);
   }
-  std::optional<FittingChange> greatest = attempt(*family.back());
-  if (!greatest) return std::nullopt;
-  family.pop_back();
-  for (const Change* change : family) {
-    if (auto less = attempt(*change)) return less;
+
+ private:
+  using Fitting = std::vector<FittingChange>;
+
+  Result<PlannedJob> Plan(const Change& change, const search::SearchTime& time) {
+    MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(change.config));
+    if (time.IsOver(false)) return Fail(DeadlineExceeded("there was no time to try"));
+    const search::SearchTime own = time.OneOf(2);  // one plan may not take all of it
+    search::FindOptions options;
+    options.timeout_ms = own.left_ms(true);
+    options.patience_ms = own.left_ms(false);
+    return PlanJob(std::move(prepared), change.topology, options, time.clock(),
+                   planner::PlanScope::kOnePerStage);
   }
-  return greatest;
-}
+
+  std::optional<FittingChange> Attempt(const Change& change, const search::SearchTime& time) {
+    const auto planned = Plan(change, time);
+    if (planned) {
+      return FittingChange{change.text, planned->forecast.step_s,
+                           planned->plan().layout.ToString()};
+    }
+    if (change.kind == ChangeKind::kTier) found_.why_no_tier = planned.error().message();
+    return std::nullopt;
+  }
+
+  // The first family of the kind that helps has the answer.
+  Fitting LeastOf(ChangeKind kind, const search::SearchTime& time) {
+    std::vector<std::vector<const Change*>> families;
+    for (const Change& change : changes_) {
+      if (change.kind != kind) continue;
+      const auto same = std::find_if(families.begin(), families.end(), [&](const auto& family) {
+        return family.front()->family == change.family;
+      });
+      if (same == families.end()) {
+        families.push_back({&change});
+      } else {
+        same->push_back(&change);
+      }
+    }
+    // All pins taken back: what they do not make fit no single one does.
+    if (kind == ChangeKind::kPin && families.size() > 1) {
+      std::optional<FittingChange> all = Attempt(*families.back().front(), time);
+      if (!all) return {};
+      families.pop_back();
+      for (const auto& family : families) {
+        if (auto one = Attempt(*family.front(), time)) return {*std::move(one)};
+      }
+      return {*std::move(all)};
+    }
+    for (const auto& family : families) {
+      Fitting least = LeastThatFit(family, time);
+      if (least.empty()) continue;
+      if (kind == ChangeKind::kTier) found_.why_no_tier.clear();
+      return least;
+    }
+    return {};
+  }
+
+  // Those that are as small. The greatest is tried first: a family that this does not help is done
+  // with, and where the time ends there is an answer.
+  Fitting LeastThatFit(std::vector<const Change*> family, const search::SearchTime& time) {
+    const std::optional<FittingChange> greatest = Attempt(*family.back(), time);
+    if (!greatest) return {};
+    family.pop_back();
+    Fitting least;
+    double amount = 0;
+    for (const Change* change : family) {
+      if (!least.empty() && change->amount > amount) break;
+      if (auto less = Attempt(*change, time)) least.push_back(*std::move(less));
+      amount = change->amount;
+    }
+    return least.empty() ? Fitting{*greatest} : least;
+  }
+
+  // Doubled until it fits, then bisected below what the plan that fits says that it needs. What is
+  // offered was planned with.
+  Fitting LeastMemory(const search::SearchTime& time) {
+    double low = 1;   // too little
+    double high = 0;  // enough for the last plan that fits; 0: none does
+    Fitting least;
+    const auto fits = [&](double factor) {
+      const auto change = WithMemory(config_, topology_, factor);
+      if (!change) return false;
+      const auto planned = Plan(*change, time);
+      if (!planned) return false;
+      high = std::min(factor, Needed(planned->plan(), change->topology) * factor);
+      least = {
+          FittingChange{change->text, planned->forecast.step_s, planned->plan().layout.ToString()}};
+      return true;
+    };
+    while (!fits(2 * low)) {
+      low *= 2;
+      if (low >= kMostMemory || time.IsOver(false)) return {};
+    }
+    double tried = 2 * low;
+    while (high > low * kCloseEnough && !time.IsOver(true)) {
+      const double middle = std::sqrt(low * high);
+      if (fits(middle)) {
+        tried = middle;
+      } else {
+        low = middle;
+      }
+    }
+    if (high < tried) fits(high);
+    return least;
+  }
+
+  // The greatest share of its memory that a device needs.
+  static double Needed(const planner::Plan& plan, const mesh::Topology& topology) {
+    const mesh::Topology seen = planner::TopologyOf(plan.layout, topology);
+    double most = 0;
+    for (size_t i = 0; i < plan.memory.size(); ++i) {
+      const int64_t has = seen.devices[plan.Main()[i].device.index()].memory_bytes;
+      if (has == 0) continue;
+      most = std::max(most,
+                      static_cast<double>(plan.memory[i].total_bytes) / static_cast<double>(has));
+    }
+    return most;
+  }
+
+  const config::JobConfig& config_;
+  const mesh::Topology& topology_;
+  const search::SearchTime& time_;
+  std::vector<Change> changes_;
+  FittingChanges found_;
+};
 
 }  // namespace
 
@@ -210,49 +319,53 @@ std::vector<Change> PossibleChanges(const config::JobConfig& config,
   return Changes(config, topology).Run();
 }
 
-std::vector<FittingChange> FindFittingChanges(const config::JobConfig& config,
-                                              const mesh::Topology& topology,
-                                              const search::FindOptions& options,
-                                              const Clock& clock, size_t most) {
-  std::vector<FittingChange> fitting;
-  std::set<std::string> families;
-  const Deadline deadline = Deadline::After(kAllTriesMs, clock);
-  const std::vector<Change> changes = PossibleChanges(config, topology);
-  const auto attempt = [&](const Change& change) -> std::optional<FittingChange> {
-    auto prepared = config::PrepareJob(change.config);
-    if (!prepared || deadline.expired()) return std::nullopt;
-    search::FindOptions one_try = options;
-    one_try.patience_ms = std::min(kOneTryMs, deadline.remaining_ms());
-    one_try.timeout_ms = std::min(one_try.timeout_ms, deadline.remaining_ms());
-    const auto planned = PlanJob(*std::move(prepared), change.topology, one_try, clock,
-                                 planner::PlanScope::kOnePerStage);
-    if (!planned) return std::nullopt;
-    return FittingChange{change.text, planned->forecast.step_s, planned->plan().layout.ToString()};
-  };
-  const bool pins_help = AnyPinHelps(changes, attempt);
-  for (size_t i = 0; i < changes.size() && fitting.size() < most; ++i) {
-    const Change& change = changes[i];
-    if (change.kind == ChangeKind::kPin && !pins_help) continue;
-    // All pins taken back say nothing that one of them does not.
-    if (change.family == "pins" && !fitting.empty()) continue;
-    if (!families.insert(change.family).second) continue;
-    if (auto least = LeastThatFits(changes, i, attempt)) fitting.push_back(*std::move(least));
+std::optional<Change> WithMemory(const config::JobConfig& config, const mesh::Topology& topology,
+                                 double factor) {
+  constexpr int64_t kMib = 1 << 20;
+  Change change{"memory", {}, ChangeKind::kMemory, factor - 1, config, topology};
+  std::set<int64_t> sizes, named;
+  for (size_t i = 0; i < topology.devices.size(); ++i) {
+    int64_t& bytes = change.topology.devices[i].memory_bytes;
+    if (bytes == 0) continue;  // unknown, not checked: more of it changes nothing
+    const mesh::DeviceProfile& profile = topology.ProfileOf(i);
+    const bool reserves = profile.reserve_bytes > 0 && bytes == profile.usable_bytes();
+    bytes = static_cast<int64_t>(std::ceil(factor * static_cast<double>(bytes) / kMib)) * kMib;
+    sizes.insert(bytes / kMib);
+    named.insert(reserves ? WithReserve(bytes, profile) : bytes);
   }
-  return fitting;
+  if (sizes.empty()) return std::nullopt;
+  std::vector<std::string> gib;
+  for (const int64_t bytes : named) {
+    gib.push_back(
+        fmt::format("{:.2f}", std::ceil(1e2 * static_cast<double>(bytes) / (1 << 30)) / 1e2));
+  }
+  change.text = fmt::format(
+      "devices with {} GiB: memory_gib of [[profiles]] in the cluster file, or meshwright worker "
+      "--memory-mib {}",
+      fmt::join(gib, " and "), fmt::join(sizes, " and "));
+  return change;
 }
 
-std::string FormatChanges(const std::vector<FittingChange>& changes) {
-  if (changes.empty()) {
-    return "no single change of pins, memories, batch, sequence or hosts that was tried makes it "
-           "fit\n";
+FittingChanges FindFittingChanges(const config::JobConfig& config, const mesh::Topology& topology,
+                                  const search::SearchTime& time) {
+  return Offers(config, topology, time).Run();
+}
+
+std::string FormatChanges(const FittingChanges& changes) {
+  std::string text;
+  if (changes.fitting.empty()) {
+    text =
+        "no single change of pins, memories, batch, sequence or devices that was tried makes it "
+        "fit\n";
+  } else {
+    text = "any one of these makes it fit:\n";
   }
-  std::string text =
-      "it would fit with any of these, the cheapest first (pins cost nothing, then what is moved "
-      "to "
-      "farther memories, then tokens per step given up, then memory added):\n";
-  for (const FittingChange& change : changes) {
+  for (const FittingChange& change : changes.fitting) {
     text += fmt::format("  {}\n    step {}, {}\n", change.text, FormatDuration(change.step_s),
                         change.layout);
+  }
+  if (!changes.why_no_tier.empty()) {
+    text += fmt::format("farther memories do not: {}\n", changes.why_no_tier);
   }
   return text;
 }

@@ -1,29 +1,27 @@
 // What would make a job fit that does not: the job planned again with changes, from the cheapest
 // one on, until enough of them fit.
 //
-// What a change costs, in this order: taking back a pin of the layout costs nothing, since results
-// do not depend on the layout; farther memories cost the time of a step that is said with each,
-// the fewer kinds they are for the less; fewer tokens per step cost the share of them that is given
-// up (the batch before the sequence at equal shares); memory costs the share of the cluster's
-// memory that is added, in larger devices or in more hosts. Any amount of one is cheaper than the
-// next.
+// The least of each kind is offered, with its step by forecast: a pin of the layout that is taken
+// back, since results do not depend on the layout; farther memories, the fewer kinds the better;
+// fewer tokens per step (the batch before the sequence at equal shares); the least memory of
+// devices that fits, found by bisection, each time by a plan in full; more hosts. Where no farther
+// memory helps it is said why.
 //
 // Thread rule: pure functions of their arguments but for files that the job names.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "config/job_config.h"
 #include "mesh/topology.h"
-#include "search/find_layout.h"
+#include "search/search_time.h"
 
 namespace meshwright::report {
 
-enum class ChangeKind : uint8_t { kPin, kTier, kTokens, kMemory };  // from cheap to dear
+enum class ChangeKind : uint8_t { kPin, kTier, kTokens, kMemory, kHosts };
 
 // A job and a cluster that differ from what was asked in one thing.
 struct Change {
@@ -35,9 +33,13 @@ struct Change {
   mesh::Topology topology;
 };
 
-// All that may be tried, from cheap to dear.
+// All that may be tried but memory, by kind and amount.
 std::vector<Change> PossibleChanges(const config::JobConfig& config,
                                     const mesh::Topology& topology);
+
+// Devices with so many times their memory, in whole MiB. Nothing: no device says what it has.
+std::optional<Change> WithMemory(const config::JobConfig& config, const mesh::Topology& topology,
+                                 double factor);
 
 struct FittingChange {
   std::string text;
@@ -45,14 +47,17 @@ struct FittingChange {
   std::string layout;
 };
 
-// The cheapest changes that fit, at most `most`, each planned in full; `options` are for each of
-// the searches. Empty: none of them fits.
-std::vector<FittingChange> FindFittingChanges(const config::JobConfig& config,
-                                              const mesh::Topology& topology,
-                                              const search::FindOptions& options,
-                                              const Clock& clock, size_t most = 3);
+struct FittingChanges {
+  std::vector<FittingChange> fitting;  // the least of each kind
+  std::string why_no_tier;             // what is wrong with the farthest memories; empty: nothing
+};
 
-// Lines for people, with what cost means.
-std::string FormatChanges(const std::vector<FittingChange>& changes);
+// Each kind has half of what is left of `time`, and so has each of its tries, which are planned in
+// full.
+FittingChanges FindFittingChanges(const config::JobConfig& config, const mesh::Topology& topology,
+                                  const search::SearchTime& time);
+
+// Lines for people.
+std::string FormatChanges(const FittingChanges& changes);
 
 }  // namespace meshwright::report

@@ -225,14 +225,18 @@ std::string MadePlanJson(const planner::Plan& plan, const planner::Forecast& for
 }
 
 std::string MisfitJson(const std::string& job, const Status& reason,
-                       const std::vector<FittingChange>& changes) {
+                       const FittingChanges& changes) {
   PlanObject listed = PlanObject::array();
-  for (const FittingChange& change : changes) {
+  for (const FittingChange& change : changes.fitting) {
     listed.push_back({{"change", change.text},
                       {"step_s", FiniteOrNull(change.step_s)},
                       {"layout", change.layout}});
   }
-  return TextOf({{"job", job}, {"fits", false}, {"reason", reason.message()}, {"changes", listed}});
+  return TextOf({{"job", job},
+                 {"fits", false},
+                 {"reason", reason.message()},
+                 {"changes", listed},
+                 {"why_no_tier", changes.why_no_tier}});
 }
 
 }  // namespace meshwright::report

@@ -32,7 +32,6 @@ std::string MadePlanJson(const planner::Plan& plan, const planner::Forecast& for
                          const mesh::Topology& topology);
 
 // Of a job that does not fit: "fits" is false, "reason" says why, "changes" what would do.
-std::string MisfitJson(const std::string& job, const Status& reason,
-                       const std::vector<FittingChange>& changes);
+std::string MisfitJson(const std::string& job, const Status& reason, const FittingChanges& changes);
 
 }  // namespace meshwright::report

@@ -88,10 +88,11 @@ struct TimedPlan {
 };
 
 Result<TimedPlan> FindTimed(const ir::JobRequest& job, const mesh::Topology& topology,
-                            const ir::ParallelSpec& spec, const FindOnDevices& find) {
+                            const ir::ParallelSpec& spec, const SearchTime& time,
+                            const FindOnDevices& find) {
   ir::JobRequest decided = job;
   decided.parallel = spec;
-  MW_ASSIGN_OR_RETURN(FoundPlan found, find(decided, topology));
+  MW_ASSIGN_OR_RETURN(FoundPlan found, find(decided, topology, time));
   MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
                       planner::ForecastStep(found.plan, topology));
   return TimedPlan{std::move(found), forecast.step_s, spec};
@@ -105,11 +106,13 @@ struct NearChoices {
 };
 
 Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const std::vector<ir::ParallelSpec>& specs,
+                               const std::vector<ir::ParallelSpec>& specs, const SearchTime& time,
                                const FindOnDevices& find) {
   NearChoices tried;
-  for (const ir::ParallelSpec& spec : specs) {
-    Result<TimedPlan> timed = FindTimed(job, topology, spec, find);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (i > 0 && time.IsOver(tried.best.has_value())) break;
+    Result<TimedPlan> timed =
+        FindTimed(job, topology, specs[i], time.OneOf(specs.size() - i), find);
     if (!timed.has_value()) {
       if (timed.error().code() != StatusCode::kResourceExhausted) return Fail(timed.error());
       if (tried.misfit.ok()) tried.misfit = timed.error();
@@ -148,16 +151,22 @@ std::optional<mesh::Topology> WithoutLimit(mesh::Topology topology) {
 }  // namespace
 
 Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
-                                 const FindOnDevices& find) {
-  if (!LeavesMemoryOpen(job.parallel)) return find(job, topology);
+                                 const SearchTime& time, const FindOnDevices& find) {
+  if (!LeavesMemoryOpen(job.parallel)) return find(job, topology, time);
   const auto memories = [&](const NearChoices& tried) {
     return "memories that are open: " + MemoryText(job.parallel, tried.best->spec);
   };
   Status nearest;
   Status farthest;
+  const char* tried_last = "with the farthest memories that are open";
   const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel);
   for (size_t d = 0; d < choices.size(); ++d) {
-    MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, choices[d], find));
+    if (d > 0 && time.IsOver(false)) {
+      tried_last = "the time was over before farther memories were tried; with nearer ones";
+      break;
+    }
+    const SearchTime own = time.OneOf(d + 1 < choices.size() ? 2 : 1);
+    MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, choices[d], own, find));
     if (!tried.best) {
       farthest = tried.misfit;
       if (nearest.ok()) nearest = tried.misfit;
@@ -166,12 +175,15 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
     std::string note = MemoryNote(memories(tried), tried, nearest);
     const double step_s = tried.best->step_s;
     const auto free = WithoutLimit(topology);
-    if (d + 1 < choices.size() && free && job.trained() != nullptr) {
+    const bool may_go_on = d + 1 < choices.size() && !time.IsOver(true);
+    if (may_go_on && free && job.trained() != nullptr) {
       MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
-      MW_ASSIGN_OR_RETURN(const TimedPlan least, FindTimed(job, *free, choices[0].front(), find));
+      MW_ASSIGN_OR_RETURN(const TimedPlan least, FindTimed(job, *free, choices[0].front(),
+                                                           time.ForBetter().OneOf(2), find));
       NearChoices next;
       if (step_s > least.step_s * (1 + kWorthMoving)) {
-        MW_ASSIGN_OR_RETURN(next, TryChoices(job, topology, choices[d + 1], find));
+        MW_ASSIGN_OR_RETURN(next,
+                            TryChoices(job, topology, choices[d + 1], time.ForBetter(), find));
       }
       if (next.best && next.best->step_s < step_s * (1 - kWorthMoving)) {
         note =
@@ -183,8 +195,7 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
     tried.best->found.plan.notes.push_back(std::move(note));
     return std::move(tried.best->found);
   }
-  return Fail(Status(farthest.code(), fmt::format("with the farthest memories that are open: {}",
-                                                  farthest.message())));
+  return Fail(Status(farthest.code(), fmt::format("{}: {}", tried_last, farthest.message())));
 }
 
 }  // namespace meshwright::search

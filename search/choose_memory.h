@@ -30,12 +30,14 @@ std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec&
 // open.
 std::string MemoryText(const ir::ParallelSpec& asked, const ir::ParallelSpec& chosen);
 
-using FindOnDevices =
-    std::function<Result<FoundPlan>(const ir::JobRequest&, const mesh::Topology&)>;
+using FindOnDevices = std::function<Result<FoundPlan>(const ir::JobRequest&, const mesh::Topology&,
+                                                      const SearchTime&)>;
 
 // The plan of `find` for the job with its memories decided, with a note that says what was wrong
-// with nearer ones. Errors: as `find`; where nothing fits, that of the farthest choice.
+// with nearer ones. All choices have `time` together: those of one distance half of what is left,
+// each its part of that. Errors: as `find`; where nothing fits, that of the farthest choice, which
+// says so if the time was over before.
 Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
-                                 const FindOnDevices& find);
+                                 const SearchTime& time, const FindOnDevices& find);
 
 }  // namespace meshwright::search

@@ -39,14 +39,15 @@ Result<bool> IsWorthOverlap(planner::Plan& plan, const mesh::Topology& topology)
 }  // namespace
 
 Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topology& topology,
-                                  const FindOnDevices& find) {
-  Result<FoundPlan> found = find(job, topology);
+                                  const SearchTime& time, const FindOnDevices& find) {
+  Result<FoundPlan> found = find(job, topology, time);
   if (job.parallel.overlap || job.trained() == nullptr || !HasSpareCores(topology)) return found;
   ir::JobRequest in_turn = job;
   in_turn.parallel.overlap = false;
   if (!found.has_value()) {
     if (found.error().code() != StatusCode::kResourceExhausted) return found;
-    Result<FoundPlan> fitting = find(in_turn, topology);
+    if (time.IsOver(false)) return found;
+    Result<FoundPlan> fitting = find(in_turn, topology, time);
     if (!fitting.has_value()) return found;
     fitting->plan.notes.push_back(
         fmt::format("collectives run in their turn: beside what computes the job does not fit ({})",

@@ -17,6 +17,6 @@ namespace meshwright::search {
 
 // The plan of `find` for the job with its overlap decided; a note says why. Errors: as `find`.
 Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topology& topology,
-                                  const FindOnDevices& find);
+                                  const SearchTime& time, const FindOnDevices& find);
 
 }  // namespace meshwright::search

@@ -100,13 +100,12 @@ std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
-         const Clock& clock)
+         const SearchTime& time, const LeftOut& left_out)
       : job_(job),
         topology_(topology),
         options_(options),
-        clock_(clock),
-        patience_(Deadline::After(std::max(options.timeout_ms, options.patience_ms), clock)),
-        deadline_(Deadline::After(options.timeout_ms, clock)),
+        time_(time),
+        left_out_(left_out),
         costs_(topology),
         device_count_(static_cast<int64_t>(topology.devices.size())),
         choices_(job) {}
@@ -131,19 +130,11 @@ class Finder {
       if (!found_.best.empty()) {
         const double best_s = found_.best.front().step_s;
         if (rest_s[i] >= best_s) break;
-        if (deadline_.expired()) {
-          found_.gap = GapTo(rest_s[i]);
-          break;
-        }
-        if (families_[i].least_s >= best_s) continue;
+        if (!IsOver() && families_[i].least_s >= best_s) continue;
       }
-      if (i > 0 && found_.best.empty() && patience_.expired()) {
-        timed_out_ = true;
-        break;
-      }
-      PriceFamily(families_[i].layout);
-      if (!Report(rest_s[i])) {
-        found_.gap = GapTo(rest_s[i]);
+      if (i == 0 || !IsOver()) PriceFamily(families_[i].layout);
+      if (timed_out_ || !Report(rest_s[i])) {
+        if (!found_.best.empty()) found_.gap = GapTo(rest_s[i]);
         break;
       }
     }
@@ -274,6 +265,7 @@ class Finder {
     MW_ASSIGN_OR_RETURN(zero_groups_, planner::ZeroGroupsOf(job_.parallel));
     for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
       for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
+        if (!families_.empty() && IsOver()) break;
         Family family;
         family.layout.degrees[planner::Axis::kTensor] = tensor;
         family.layout.sequence_parallel = sequence_parallel;
@@ -306,8 +298,11 @@ class Finder {
     if (LeastSeconds(*input, halved) >= GiveUpSeconds(family)) return;
     std::optional<LayoutInput> input_of_all;
     std::set<int64_t> tight;  // ZeRO stages with which zb-v does not fit as it is
+    bool any = false;
     for (const Layout& layout : MembersByBound(family, *input)) {
+      if (any && IsOver()) return;
       if (LeavesMemory(layout, tight)) continue;
+      any = true;
       LayoutCost cost;
       cost.missing_bytes = 1;
       if (pinned_modes_.empty()) cost = CostOfLayout(*input, layout, GiveUpSeconds(layout));
@@ -352,7 +347,7 @@ class Finder {
   }
 
   void Take(LayoutCost cost) {
-    if (std::isinf(cost.step_s)) return;
+    if (std::isinf(cost.step_s) || (left_out_ && left_out_(cost.layout))) return;
     if (cost.missing_bytes == 0) return Keep(std::move(cost));
     if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
   }
@@ -406,6 +401,11 @@ class Finder {
     if (best.size() > static_cast<size_t>(std::max(1, options_.alternatives))) best.pop_back();
   }
 
+  bool IsOver() {
+    timed_out_ = timed_out_ || time_.IsOver(!found_.best.empty());
+    return timed_out_;
+  }
+
   bool Report(double least_s) const {
     if (!options_.progress || found_.best.empty()) return true;
     return options_.progress(
@@ -441,7 +441,7 @@ class Finder {
   // The best stages of each number of microbatches.
   void PriceStages(int64_t expert, int64_t context, bool sequence_parallel) {
     for (const int64_t microbatches : choices_.Microbatches(job_.train.global_batch)) {
-      if (deadline_.expired() || expert * context > device_count_) return;
+      if (time_.IsOver(true) || expert * context > device_count_) return;
       if (job_.train.global_batch % microbatches != 0) continue;
       std::optional<Layout> layout = FindStages(microbatches, expert, context, sequence_parallel);
       // Stages that share experts among fewer are those of a smaller degree.
@@ -470,8 +470,8 @@ class Finder {
     problem.context = context;
     problem.microbatches = microbatches;
     problem.zero = std::max<int64_t>(job_.parallel.zero, 0);
-    problem.timeout_ms = std::min(kMostMs, deadline_.remaining_ms());
-    return FindStageLayout(problem, clock_);
+    problem.timeout_ms = std::min(kMostMs, time_.left_ms(true));
+    return FindStageLayout(problem, time_.clock());
   }
 
   Status PricePinnedMeshes() {
@@ -486,6 +486,7 @@ class Finder {
       MW_TRY(layout);
       for (const int64_t microbatches :
            choices_.Microbatches(job_.train.global_batch / layout->data())) {
+        if (found_.priced > 0 && IsOver()) return OkStatus();
         layout->microbatches = microbatches;
         PriceFamily(*layout);
       }
@@ -516,10 +517,9 @@ class Finder {
   const ir::JobRequest& job_;
   const mesh::Topology& topology_;
   const FindOptions& options_;
-  const Clock& clock_;
-  const Deadline patience_;  // while nothing fits
-  const Deadline deadline_;
-  bool timed_out_ = false;
+  const SearchTime& time_;
+  const LeftOut& left_out_;
+  bool timed_out_ = false;  // something was left out
   const planner::CostModel costs_;
   const int64_t device_count_;
   const OpenChoices choices_;
@@ -557,10 +557,17 @@ bool LeavesOpen(const ir::JobRequest& job) {
 }
 
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
-                               const FindOptions& options, const Clock& clock) {
+                               const FindOptions& options, const SearchTime& time,
+                               const LeftOut& left_out) {
   MW_TRY(ir::ValidateJob(job));
   const std::optional<ir::JobRequest> sized = planner::WithHeadBlocks(job, topology);
-  return Finder(sized ? *sized : job, topology, options, clock).Run();
+  return Finder(sized ? *sized : job, topology, options, time, left_out).Run();
+}
+
+Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
+                               const FindOptions& options, const Clock& clock) {
+  return FindLayout(job, topology, options,
+                    SearchTime(options.timeout_ms, options.patience_ms, clock));
 }
 
 }  // namespace meshwright::search

@@ -27,6 +27,7 @@
 #include "planner/plan.h"
 #include "search/deciders.h"
 #include "search/layout_cost.h"
+#include "search/search_time.h"
 
 namespace meshwright::search {
 
@@ -40,9 +41,8 @@ struct FindProgress {
 };
 
 struct FindOptions {
-  int64_t timeout_ms = 10'000;
-  // While nothing fits the search goes on for so long, whatever timeout_ms says.
-  int64_t patience_ms = 30'000;
+  int64_t timeout_ms = 10'000;   // of all searches of a plan together; then the best is the answer
+  int64_t patience_ms = 30'000;  // the same while there is none
   int alternatives = 8;
   // False: the best so far is good enough.
   std::function<bool(const FindProgress&)> progress = {};
@@ -68,6 +68,11 @@ bool LeavesOpen(const ir::JobRequest& job);
 // Errors: kInvalidArgument: pins that contradict each other, the job or the cluster, named;
 // kResourceExhausted: nothing fits, naming the layout that is nearest, its device and what it
 // misses.
+// `left_out`: layouts that are no answer, since their programs are known not to fit; none: all are.
+using LeftOut = std::function<bool(const planner::Layout&)>;
+Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
+                               const FindOptions& options, const SearchTime& time,
+                               const LeftOut& left_out = {});
 Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& topology,
                                const FindOptions& options, const Clock& clock);
 
@@ -100,10 +105,12 @@ struct FirstPlan {
   size_t index = 0;    // of its layout
 };
 
-// Errors: kResourceExhausted: none fits, though some may have been rejected; kInternal: all that
-// could fit were rejected; any other of `make_plan`, at once. REQUIRES: not empty.
+// When the time is over no other is made. Errors: kResourceExhausted: none fits, though some may
+// have been rejected; kInternal: all that could fit were rejected; any other of `make_plan`, at
+// once. REQUIRES: not empty.
 Result<FirstPlan> FirstThatHasAPlan(
     const std::vector<LayoutCost>& layouts,
-    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan);
+    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan,
+    const SearchTime& time);
 
 }  // namespace meshwright::search

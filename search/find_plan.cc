@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,13 +74,8 @@ std::string SharingNote(const planner::Plan& shared, const Result<planner::Plan>
 class PlanFinder {
  public:
   PlanFinder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
-             const Clock& clock, planner::PlanScope scope)
-      : job_(job),
-        topology_(topology),
-        options_(options),
-        clock_(clock),
-        patience_(Deadline::After(std::max(options.timeout_ms, options.patience_ms), clock)),
-        scope_(scope) {}
+             const SearchTime& time, planner::PlanScope scope)
+      : job_(job), topology_(topology), options_(options), time_(time), scope_(scope) {}
 
   Result<FoundPlan> Run() {
     MW_TRY(CheckLeastMemory(job_, topology_));
@@ -95,8 +91,9 @@ class PlanFinder {
     if (auto cached = FromCache(key, why)) return *std::move(cached);
     MW_ASSIGN_OR_RETURN(FoundPlan found, Find());
     if (!why.empty()) found.plan.notes.push_back("the cached plan is ignored: " + why);
-    // A search that was cut has a gap; this has none, and would look whole.
-    if (timed_out_) return found;
+    // A search that was cut has a gap; this has none, and would look whole. And a search that has
+    // the whole time may find a better one.
+    if (timed_out_ || (time_.is_part() && found.found.gap > 0)) return found;
     const Status kept = Keep(key, found);
     if (!kept.ok()) found.plan.notes.push_back("the plan is not kept: " + kept.message());
     return found;
@@ -247,10 +244,10 @@ class PlanFinder {
   // The search's memory is an estimate: a little is left to what it is wrong by. What nothing fits
   // into has all, and more where the programs may need less; where they need more, it is less.
   Result<Plan> PlanByRules() {
-    const Deadline deadline = Deadline::After(options_.timeout_ms, clock_);
     Status nothing = OkStatus();
     for (const double share : {0.99, 1.0, 1.1, 1.25}) {
-      Result<FoundLayout> found = FindWithin(share, deadline);
+      if (!nothing.ok() && time_.IsOver(false)) break;
+      Result<FoundLayout> found = FindWithin(share);
       if (!found.has_value()) {
         if (found.error().code() != StatusCode::kResourceExhausted) return Fail(found.error());
         if (share <= 1.0) nothing = found.error();
@@ -259,15 +256,16 @@ class PlanFinder {
       found_ = *std::move(found);
       Result<Plan> plan = FirstThatFits();
       if (!IsMisfit(plan)) return plan;
-      if (share <= 1.0) return PlanWithinLess(std::move(plan), deadline);
+      if (share <= 1.0) return PlanWithinLess(std::move(plan));
     }
     return Fail(nothing);
   }
 
   // What the programs miss says more than what the estimate does.
-  Result<Plan> PlanWithinLess(Result<Plan> plan, const Deadline& deadline) {
+  Result<Plan> PlanWithinLess(Result<Plan> plan) {
     for (const double share : {0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
-      Result<FoundLayout> found = FindWithin(share, deadline);
+      if (time_.IsOver(false)) break;
+      Result<FoundLayout> found = FindWithin(share);
       if (!found.has_value()) return plan;
       found_ = *std::move(found);
       plan = FirstThatFits();
@@ -276,11 +274,12 @@ class PlanFinder {
     return plan;
   }
 
-  Result<FoundLayout> FindWithin(double share, const Deadline& deadline) {
-    FindOptions left = options_;
-    left.timeout_ms = deadline.remaining_ms();
-    left.patience_ms = patience_.remaining_ms();
-    Result<FoundLayout> found = FindLayout(job_, WithMemory(topology_, share), left, clock_);
+  Result<FoundLayout> FindWithin(double share) {
+    const auto misfits = [this](const Layout& layout) {
+      return misfits_.contains({layout.ToString(), layout.devices});
+    };
+    Result<FoundLayout> found =
+        FindLayout(job_, WithMemory(topology_, share), options_, time_, misfits);
     if (found.has_value()) deciders_.Add(found->deciders);
     return found;
   }
@@ -289,9 +288,12 @@ class PlanFinder {
     const bool compares = SharesCores();
     const double gap_of_fastest = found_.gap;
     const std::string note = compares ? "" : PreferShortPrograms();
-    MW_ASSIGN_OR_RETURN(FirstPlan first, FirstThatHasAPlan(found_.best, [&](const Layout& layout) {
-                          return PlanByRulesOf(layout);
-                        }));
+    const auto make = [this](const Layout& layout) {
+      Result<Plan> plan = PlanByRulesOf(layout);
+      if (IsMisfit(plan)) misfits_.emplace(layout.ToString(), layout.devices);
+      return plan;
+    };
+    MW_ASSIGN_OR_RETURN(FirstPlan first, FirstThatHasAPlan(found_.best, make, time_));
     const auto passed_over = static_cast<std::ptrdiff_t>(first.index);
     found_.best.erase(found_.best.begin(), found_.best.begin() + passed_over);
     if (compares) return BestOfNearest(std::move(first.plan));
@@ -327,7 +329,7 @@ class PlanFinder {
   }
 
   Result<Plan> BestOfNearest(Plan first) {
-    const NearestInput input = {job_, topology_, options_, clock_,
+    const NearestInput input = {job_, topology_, options_, time_,
                                 [this](const Layout& layout) { return PlanByRulesOf(layout); }};
     MW_ASSIGN_OR_RETURN(NearestChoice choice, ChooseNearest(input, found_.best, std::move(first)));
     found_.best = std::move(choice.best);
@@ -397,11 +399,10 @@ class PlanFinder {
   Result<Plan> PlanBySearch(const Layout& layout) {
     Result<Plan> plan = Fail(Internal("no budget was tried"));
     for (const double share : {1.0, 0.9, 0.8, 0.7}) {
+      if (share < 1.0 && time_.IsOver(false)) break;
       const ShardingSearch options = {
-          .timeout_ms = std::min(ShardingSearch().timeout_ms, options_.timeout_ms),
-          .memory_share = share,
-          .deciders = &deciders_};
-      const auto chooser = MakeShardingChooser(job_, topology_, options, clock_);
+          .time = &time_, .memory_share = share, .deciders = &deciders_};
+      const auto chooser = MakeShardingChooser(job_, topology_, options, time_.clock());
       Result<Plan> next = planner::MakePlanOf(job_, topology_, layout, scope_, chooser);
       const bool first = share == 1.0;
       if (next.has_value() || first) plan = std::move(next);
@@ -425,7 +426,8 @@ class PlanFinder {
     std::string refused;
     for (const Layout& layout : layouts) {
       // A layout that is not looked at any more could be faster: a note says so.
-      if (patience_.expired() && (best || rules.has_value())) {
+      const bool has_answer = best.has_value() || rules.has_value();
+      if (time_.IsOver(has_answer) && (has_answer || !refused.empty())) {
         timed_out_ = true;
         break;
       }
@@ -505,14 +507,15 @@ class PlanFinder {
   ir::JobRequest job_;
   const mesh::Topology& topology_;
   const FindOptions& options_;
-  const Clock& clock_;
-  const Deadline patience_;  // while nothing fits, of all searches together
+  const SearchTime& time_;
   const planner::PlanScope scope_;
   std::vector<int64_t> grid_;  // that the job names
   bool by_search_ = false;
   std::string note_;
   bool timed_out_ = false;
   DeciderCounts deciders_;
+  // Layouts whose programs do not fit, by text and devices: what is slower by its price may fit.
+  std::set<std::pair<std::string, std::vector<int>>> misfits_;
   FoundLayout found_;  // by the search for layouts, if there was one
 };
 
@@ -520,11 +523,12 @@ class PlanFinder {
 
 Result<FirstPlan> FirstThatHasAPlan(
     const std::vector<LayoutCost>& layouts,
-    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan) {
+    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan,
+    const SearchTime& time) {
   MW_CHECK(!layouts.empty()) << "no layout to make a plan of";
   std::vector<std::string> rejected;
   Status failed = OkStatus();
-  for (size_t i = 0; i < layouts.size(); ++i) {
+  for (size_t i = 0; i < layouts.size() && (i == 0 || !time.IsOver(false)); ++i) {
     Result<planner::Plan> plan = make_plan(layouts[i].layout);
     if (plan.has_value()) {
       plan->notes.insert(plan->notes.end(), rejected.begin(), rejected.end());
@@ -546,19 +550,19 @@ Result<FirstPlan> FirstThatHasAPlan(
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
-  const auto find = [&](const ir::JobRequest& decided, const mesh::Topology& devices) {
-    if (!ir::ReadsOutputs(decided) || decided.parallel.pipeline != 0) {
-      return PlanFinder(decided, devices, options, clock, scope).Run();
-    }
+  const SearchTime whole(options.timeout_ms, options.patience_ms, clock);
+  const FindOnDevices find = [&](const ir::JobRequest& decided, const mesh::Topology& devices,
+                                 const SearchTime& time) {
+    ir::JobRequest placed = decided;
     // What programs read of one another is on the devices of one stage.
-    ir::JobRequest on_one_stage = decided;
-    on_one_stage.parallel.pipeline = 1;
-    return PlanFinder(on_one_stage, devices, options, clock, scope).Run();
+    if (ir::ReadsOutputs(decided) && decided.parallel.pipeline == 0) placed.parallel.pipeline = 1;
+    return PlanFinder(placed, devices, options, time, scope).Run();
   };
-  return FindInMemories(job, topology,
-                        [&](const ir::JobRequest& decided, const mesh::Topology& devices) {
-                          return FindWithOverlap(decided, devices, find);
-                        });
+  return FindInMemories(
+      job, topology, whole,
+      [&](const ir::JobRequest& decided, const mesh::Topology& devices, const SearchTime& time) {
+        return FindWithOverlap(decided, devices, time, find);
+      });
 }
 
 }  // namespace meshwright::search

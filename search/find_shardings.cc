@@ -246,8 +246,12 @@ planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
     }
     const std::unique_ptr<const IntraCosts> costs =
         MakeModelCosts(planner::TopologyOf(layout, topology), layout);
-    MW_ASSIGN_OR_RETURN(IntraAnswer answer, SearchIntra(graph, stages, intra, *costs, clock,
-                                                        {options.timeout_ms, options.gap}));
+    SolveOptions solve = {options.timeout_ms, options.gap};
+    if (options.time != nullptr) {
+      solve.timeout_ms = std::min(solve.timeout_ms, options.time->left_ms());
+    }
+    MW_ASSIGN_OR_RETURN(IntraAnswer answer,
+                        SearchIntra(graph, stages, intra, *costs, clock, solve));
     if (options.deciders != nullptr) options.deciders->Add(answer.decider);
     return std::move(answer.strategies);
   };

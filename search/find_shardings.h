@@ -29,6 +29,7 @@
 #include "planner/plan.h"
 #include "search/deciders.h"
 #include "search/intra_problem.h"
+#include "search/search_time.h"
 
 namespace meshwright::search {
 
@@ -38,7 +39,8 @@ std::unique_ptr<const IntraCosts> MakeModelCosts(const mesh::Topology& topology,
                                                  const planner::Layout& layout);
 
 struct ShardingSearch {
-  int64_t timeout_ms = 5'000;         // of each problem
+  int64_t timeout_ms = 5'000;         // of each problem, and never beyond `time`
+  const SearchTime* time = nullptr;   // of the plan; null: as if it had no end
   double gap = 0.01;                  // above the best that is good enough
   double memory_share = 1;            // of what the devices have: the budget
   DeciderCounts* deciders = nullptr;  // gets what decided each problem; null: nobody asks

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/clock.h"
 #include "planner/cost_model.h"
 #include "planner/forecast.h"
 #include "planner/recompute_modes.h"
@@ -57,8 +56,7 @@ ir::JobRequest Pinned(const ir::JobRequest& job, const Layout& layout) {
 
 class Chooser {
  public:
-  explicit Chooser(const NearestInput& input)
-      : input_(input), deadline_(Deadline::After(input.options.timeout_ms, input.clock)) {}
+  explicit Chooser(const NearestInput& input) : input_(input), time_(input.time.ForBetter()) {}
 
   Result<NearestChoice> Run(const std::vector<LayoutCost>& priced, Plan first) {
     MW_TRY(Add(priced.front(), std::move(first)));
@@ -75,7 +73,7 @@ class Chooser {
 
  private:
   bool OutOfTime() {
-    timed_out_ = timed_out_ || deadline_.expired();
+    timed_out_ = timed_out_ || time_.IsOver(true);
     return timed_out_;
   }
 
@@ -115,9 +113,8 @@ class Chooser {
   // Whether there is one.
   Result<bool> AddVariant(const ir::JobRequest& job) {
     FindOptions options = input_.options;
-    options.timeout_ms = deadline_.remaining_ms();
     options.progress = nullptr;  // of the search that is over
-    const auto found = FindLayout(job, input_.topology, options, input_.clock);
+    const auto found = FindLayout(job, input_.topology, options, time_);
     if (OutOfTime() || !found.has_value()) return false;
     Result<Plan> plan = input_.make_plan(found->best.front().layout);
     if (!plan.has_value()) return false;
@@ -151,7 +148,7 @@ class Chooser {
   }
 
   const NearestInput& input_;
-  const Deadline deadline_;
+  const SearchTime time_;
   bool timed_out_ = false;
   // In the order in which they were made.
   std::vector<LayoutCost> costs_;

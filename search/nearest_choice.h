@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "ir/job.h"
 #include "mesh/topology.h"
@@ -60,8 +59,8 @@ std::vector<ir::JobRequest> JobsWithFewerMicrobatches(const ir::JobRequest& job,
 struct NearestInput {
   const ir::JobRequest& job;
   const mesh::Topology& topology;
-  const FindOptions& options;  // timeout_ms: of all forecasts; one plan may end after it
-  const Clock& clock;
+  const FindOptions& options;
+  const SearchTime& time;  // one plan may end after it
   std::function<Result<planner::Plan>(const planner::Layout&)> make_plan;
 };
 

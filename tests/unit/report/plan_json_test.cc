@@ -66,12 +66,13 @@ TEST(PlanJson, WhatIfStandsBesideThePlan) {
 }
 
 TEST(MisfitJson, SaysWhyAndWhatWouldDo) {
-  const json object = json::parse(
-      MisfitJson("small", ResourceExhausted("too \"big\""), {{"set a = 1", 0.5, "data=1"}}));
+  const json object = json::parse(MisfitJson("small", ResourceExhausted("too \"big\""),
+                                             {{{"set a = 1", 0.5, "data=1"}}, "no disk"}));
   EXPECT_FALSE(object["fits"]);
   EXPECT_EQ(object["reason"], "too \"big\"");
   EXPECT_EQ(object["changes"][0]["change"], "set a = 1");
   EXPECT_EQ(object["changes"][0]["step_s"], 0.5);
+  EXPECT_EQ(object["why_no_tier"], "no disk");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "planner/plan.h"
 #include "search/find_layout.h"
+#include "tests/still_clock.h"
 
 namespace meshwright::search {
 namespace {
@@ -138,14 +139,14 @@ TEST(ChooseMemory, PricesWhatIsFartherWhereRoomCostsTime) {
   // A plan whose forecast is that of as many layers as the case says.
   const auto found_with = [&](std::function<int(const ir::ParallelSpec&, bool)> layers) {
     const FindOnDevices find = [&asked, layers](const ir::JobRequest& decided,
-                                                const mesh::Topology& topology) {
+                                                const mesh::Topology& topology, const SearchTime&) {
       const bool limit = topology.devices[0].memory_bytes > 0;
       asked.push_back(decided.parallel.optimizer_memory + "," + decided.parallel.weights_memory +
                       (limit ? "" : ",no limit"));
       return FindPlan(Products(layers(decided.parallel, limit)), mesh::Topology::Local(1), {},
                       SystemClock());
     };
-    return FindInMemories(job, limited, find);
+    return FindInMemories(job, limited, SearchTime(1, 1, kStill), find);
   };
   // As fast as without a limit: nothing else is asked.
   const auto near = found_with([](const ir::ParallelSpec&, bool) { return 4; });

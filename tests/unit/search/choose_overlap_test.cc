@@ -109,12 +109,13 @@ TEST(ChooseOverlap, IsLeftWhereNothingIsHidden) {
   ir::JobRequest job = OverlapJob();
   job.parallel.data = 1;
   // One device meets nobody.
-  const FindOnDevices find = [](const ir::JobRequest& asked, const mesh::Topology& devices) {
+  const FindOnDevices find = [](const ir::JobRequest& asked, const mesh::Topology& devices,
+                                const SearchTime&) {
     ir::JobRequest beside = asked;
     beside.parallel.overlap = true;
     return FindPlan(beside, devices, {}, SystemClock());
   };
-  const auto found = FindWithOverlap(job, TwoDevices(8), find);
+  const auto found = FindWithOverlap(job, TwoDevices(8), SearchTime(1, 1, kStill), find);
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_EQ(found->plan.decided.overlap, false);
   EXPECT_EQ(found->plan.Main()[0].overlap, ir::OverlapMode::kOff);
@@ -124,13 +125,13 @@ TEST(ChooseOverlap, IsLeftWhereNothingIsHidden) {
 TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
   const mesh::Topology topology = TwoDevices(8);
   int asked = 0;
-  const FindOnDevices find = [&](const ir::JobRequest& job,
-                                 const mesh::Topology& devices) -> Result<FoundPlan> {
+  const FindOnDevices find = [&](const ir::JobRequest& job, const mesh::Topology& devices,
+                                 const SearchTime&) -> Result<FoundPlan> {
     ++asked;
     if (job.parallel.overlap != false) return Fail(ResourceExhausted("buckets have no room"));
     return FindPlan(job, devices, {}, SystemClock());
   };
-  const auto found = FindWithOverlap(OverlapJob(), topology, find);
+  const auto found = FindWithOverlap(OverlapJob(), topology, SearchTime(1, 1, kStill), find);
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(found->plan.decided.overlap, false);
@@ -138,7 +139,7 @@ TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
   // What the job says is not tried otherwise.
   ir::JobRequest pinned = OverlapJob();
   pinned.parallel.overlap = true;
-  EXPECT_FALSE(FindWithOverlap(pinned, topology, find).has_value());
+  EXPECT_FALSE(FindWithOverlap(pinned, topology, SearchTime(1, 1, kStill), find).has_value());
   EXPECT_EQ(asked, 3);
 }
 

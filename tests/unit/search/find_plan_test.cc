@@ -37,11 +37,14 @@ Result<Plan> PlanWithNote(const Layout& layout) {
 }
 
 TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
-  const auto first = FirstThatHasAPlan(Layouts(4), [](const Layout& layout) -> Result<Plan> {
-    if (layout.data() == 1) return Fail(Internal("programs that the verifier rejects"));
-    if (layout.data() == 2) return Fail(ResourceExhausted("too large"));
-    return PlanWithNote(layout);
-  });
+  const auto first = FirstThatHasAPlan(
+      Layouts(4),
+      [](const Layout& layout) -> Result<Plan> {
+        if (layout.data() == 1) return Fail(Internal("programs that the verifier rejects"));
+        if (layout.data() == 2) return Fail(ResourceExhausted("too large"));
+        return PlanWithNote(layout);
+      },
+      SearchTime(1, 1, kStill));
   ASSERT_TRUE(first.has_value()) << first.error();
   EXPECT_EQ(first->index, 2u);
   EXPECT_EQ(first->plan.layout.data(), 3);
@@ -52,9 +55,12 @@ TEST(FirstThatHasAPlan, PassesOverWhatTheVerifierRejectsAndSaysSo) {
 
 TEST(FirstThatHasAPlan, WithoutOneSaysWhatIsMostToThePoint) {
   const auto code_of = [](StatusCode of_first, StatusCode of_second) {
-    const auto first = FirstThatHasAPlan(Layouts(2), [&](const Layout& layout) -> Result<Plan> {
-      return Fail(Status(layout.data() == 1 ? of_first : of_second, "no"));
-    });
+    const auto first = FirstThatHasAPlan(
+        Layouts(2),
+        [&](const Layout& layout) -> Result<Plan> {
+          return Fail(Status(layout.data() == 1 ? of_first : of_second, "no"));
+        },
+        SearchTime(1, 1, kStill));
     return first.error().code();
   };
   EXPECT_EQ(code_of(StatusCode::kInternal, StatusCode::kInternal), StatusCode::kInternal);
@@ -172,6 +178,22 @@ TEST(FindPlan, WhileNothingFitsAllSearchesTogetherEndInTime) {
   EXPECT_EQ(found.error().code(), StatusCode::kResourceExhausted) << found.error();
   // Behind its end each search looks at the clock a few times.
   EXPECT_LE(clock.NowMs(), 2 * options.patience_ms);
+}
+
+// What its programs do not let fit is no answer twice: the next best of the same degrees is.
+TEST(FindLayout, LeavesOutWhatIsKnownNotToFit) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  const SearchTime time(10'000, 30'000, kStill);
+  const auto best = FindLayout(job, Gpus(1), {}, time);
+  ASSERT_TRUE(best.has_value()) << best.error();
+  const std::string text = best->best.front().layout.ToString();
+  const auto next = FindLayout(job, Gpus(1), {}, time,
+                               [&](const Layout& layout) { return layout.ToString() == text; });
+  ASSERT_TRUE(next.has_value()) << next.error();
+  for (const LayoutCost& cost : next->best) EXPECT_NE(cost.layout.ToString(), text);
+  EXPECT_EQ(next->best.front().layout.degrees, best->best.front().layout.degrees);
+  EXPECT_GE(next->best.front().step_s, best->best.front().step_s);
 }
 
 // The layers of a pinned layout are those that the search gives it, and so is its time.

@@ -84,7 +84,6 @@ class ChooseNearestOf : public testing::Test {
     job_.parallel = ir::OpenParallel();
     topology_ = mesh::Topology::Local(2);
     topology_.hosts[topology_.devices[0].host].cores = 1;
-    options_.timeout_ms = kTimeoutMs;
   }
 
   static LayoutCost Priced(int64_t data, int64_t microbatches, int64_t zero, double step_s) {
@@ -98,7 +97,8 @@ class ChooseNearestOf : public testing::Test {
 
   // Makes what `makes_` allows and notes what was asked for.
   NearestChoice Choose(const std::vector<LayoutCost>& priced) {
-    const NearestInput input = {job_, topology_, options_, clock_,
+    const SearchTime time(kTimeoutMs, kTimeoutMs, clock_);
+    const NearestInput input = {job_, topology_, options_, time,
                                 [&](const planner::Layout& layout) -> Result<planner::Plan> {
                                   asked_.push_back(layout);
                                   clock_.AdvanceMs(ms_per_plan_);
