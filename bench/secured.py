@@ -31,6 +31,14 @@ class Cluster(ours.Cluster):
         self.cores, self.folder, self.processes = cores(CORES), folder, []
         self.identities = identities or {}
         folder.mkdir()
+        try:
+            self.start(workers)
+        except Exception:
+            self.down()
+            raise
+
+    def start(self, workers):
+        folder = self.folder
         self.run("controller", "controller", "--port", 0, "--metrics-port", -1, "--state-dir", folder / "state")
         ports = folder / "state/ports"
         self.until(lambda: ports.exists() and ports.read_text().split(), "the controller does not start")

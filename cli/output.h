@@ -20,12 +20,12 @@ bool UseColor(const std::string& mode);
 // color: states are painted.
 std::string FormatJobsTable(const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms,
                             bool color = false);
-// Workers, jobs and devices of the cluster.
 // Without those that commands such as `generate` had for themselves and that have ended: there are
 // as many as such commands were called.
 std::vector<client::JobInfo> WithoutEndedSessions(std::vector<client::JobInfo> jobs);
 // What is said where `count` > 0 of them are left out.
 std::string HiddenSessionsNote(size_t count);
+// Workers, jobs and devices of the cluster.
 std::string FormatStatus(const std::vector<client::WorkerInfo>& workers,
                          const std::vector<client::JobInfo>& jobs, int64_t now_unix_ms,
                          bool color = false);

@@ -247,13 +247,12 @@ Result<std::string> ConfigText(const ConfigArgs& args) {
   if (args.file.empty()) {
     return Fail(InvalidArgument(fmt::format("config {} needs a job file", args.action)));
   }
-  MW_ASSIGN_OR_RETURN(const config::JobConfig config,
-                      config::LoadJobConfig(args.file, args.overrides));
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, config::LoadJobConfig(args.file, args.overrides));
   if (args.action == "show") {
     PrintNotes(config);
     return config::FormatJobConfig(config);
   }
-  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, config::PrepareJob(config));
+  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, PrepareTraining(config));
   PrintNotes(config);
   return fmt::format("{} is valid: {}\n", args.file, prepared.model.summary);
 }

@@ -25,20 +25,20 @@
 namespace meshwright::cli {
 namespace {
 
-// Within --plan-timeout. While nothing fits a search leaves a third of it to what would make it
-// fit.
+// Within --plan-timeout: a third is for the search for layouts, one for what is made of its answer
+// and one for what would make the job fit.
 search::FindOptions TimeOptions(const PlanArgs& args) {
   search::FindOptions options;
   if (!args.plan_timeout_s) return options;
-  options.timeout_ms = static_cast<int64_t>(*args.plan_timeout_s * 1000);
-  options.patience_ms = options.timeout_ms * 2 / 3;
+  options.timeout_ms = static_cast<int64_t>(*args.plan_timeout_s * 1000) / 3;
+  options.patience_ms = 2 * options.timeout_ms;
   return options;
 }
 
 // Of a plan, and of what is said where there is none.
 int64_t AllMs(const PlanArgs& args) {
   const search::FindOptions options = TimeOptions(args);
-  return std::max(options.timeout_ms, options.patience_ms) * (args.plan_timeout_s ? 1 : 2);
+  return args.plan_timeout_s ? 3 * options.timeout_ms : 2 * options.patience_ms;
 }
 
 // Shows how far the search is where stderr is a terminal.

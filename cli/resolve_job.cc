@@ -166,8 +166,12 @@ class Resolver {
       Status laid = Mirrored();
       if (!laid.ok()) AddError(laid);
     } else if (config_.hf_path.empty()) {
-      // What is wrong with the model is known without files.
-      const auto prepared = config::PrepareJob(config_);
+      // What is wrong with the model is known without files, but for the tokenizer's mask.
+      JobConfig any_mask = config_;
+      if (!config_.model.mask_token && config::HiddenTokensOf(config_).any) {
+        any_mask.model.mask_token = 0;
+      }
+      const auto prepared = config::PrepareJob(any_mask);
       if (!prepared.has_value()) AddError(prepared.error());
     }
     return std::move(resolved_);

@@ -194,7 +194,7 @@ class Offers {
     if (time.IsOver(false)) return Fail(DeadlineExceeded("there was no time to try"));
     const search::SearchTime own = time.OneOf(2);  // one plan may not take all of it
     search::FindOptions options;
-    options.timeout_ms = own.left_ms(true);
+    options.timeout_ms = own.left_ms(true) / 2;
     options.patience_ms = own.left_ms(false);
     return PlanJob(std::move(prepared), change.topology, options, time.clock(),
                    planner::PlanScope::kOnePerStage);
@@ -206,7 +206,10 @@ class Offers {
       return FittingChange{change.text, planned->forecast.step_s,
                            planned->plan().layout.ToString()};
     }
-    if (change.kind == ChangeKind::kTier) found_.why_no_tier = planned.error().message();
+    const bool misfit = planned.error().code() == StatusCode::kResourceExhausted;
+    if (change.kind == ChangeKind::kTier && misfit) {
+      found_.why_no_tier = planned.error().message();
+    }
     return std::nullopt;
   }
 
@@ -270,7 +273,7 @@ class Offers {
       if (!change) return false;
       const auto planned = Plan(*change, time);
       if (!planned) return false;
-      high = std::min(factor, Needed(planned->plan(), change->topology) * factor);
+      high = std::clamp(Needed(planned->plan(), change->topology) * factor, low, factor);
       least = {
           FittingChange{change->text, planned->forecast.step_s, planned->plan().layout.ToString()}};
       return true;
@@ -288,7 +291,7 @@ class Offers {
         low = middle;
       }
     }
-    if (high < tried) fits(high);
+    if (high > low && high < tried) fits(high);
     return least;
   }
 

@@ -169,7 +169,8 @@ std::vector<Advice> FindAdvice(const ir::JobRequest& job, const planner::Layout&
     ir::JobRequest other = job;
     other.parallel = neighbour.parallel;
     search::FindOptions one;
-    one.timeout_ms = one.patience_ms = deadline.remaining_ms();
+    one.timeout_ms = deadline.remaining_ms() / 2;
+    one.patience_ms = deadline.remaining_ms();
     const auto plan =
         search::FindPlan(other, topology, one, clock, planner::PlanScope::kOnePerStage);
     if (!plan || !seen.insert(plan->plan.layout.ToString()).second) continue;

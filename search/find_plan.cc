@@ -93,7 +93,7 @@ class PlanFinder {
     if (!why.empty()) found.plan.notes.push_back("the cached plan is ignored: " + why);
     // A search that was cut has a gap; this has none, and would look whole. And a search that has
     // the whole time may find a better one.
-    if (timed_out_ || (time_.is_part() && found.found.gap > 0)) return found;
+    if (timed_out_ || (time_.is_part() && (found.found.gap > 0 || by_search_))) return found;
     const Status kept = Keep(key, found);
     if (!kept.ok()) found.plan.notes.push_back("the plan is not kept: " + kept.message());
     return found;
@@ -244,13 +244,16 @@ class PlanFinder {
   // The search's memory is an estimate: a little is left to what it is wrong by. What nothing fits
   // into has all, and more where the programs may need less; where they need more, it is less.
   Result<Plan> PlanByRules() {
-    Status nothing = OkStatus();
+    Status misfit = OkStatus();
     for (const double share : {0.99, 1.0, 1.1, 1.25}) {
-      if (!nothing.ok() && time_.IsOver(false)) break;
+      if (!misfit.ok() && time_.IsOver(false)) break;
       Result<FoundLayout> found = FindWithin(share);
       if (!found.has_value()) {
-        if (found.error().code() != StatusCode::kResourceExhausted) return Fail(found.error());
-        if (share <= 1.0) nothing = found.error();
+        if (found.error().code() != StatusCode::kResourceExhausted) {
+          // What fits by the estimate may all have been tried.
+          return Fail(misfit.ok() ? found.error() : misfit);
+        }
+        if (share <= 1.0) misfit = found.error();
         continue;
       }
       found_ = *std::move(found);
@@ -258,7 +261,7 @@ class PlanFinder {
       if (!IsMisfit(plan)) return plan;
       if (share <= 1.0) return PlanWithinLess(std::move(plan));
     }
-    return Fail(nothing);
+    return Fail(misfit);
   }
 
   // What the programs miss says more than what the estimate does.
@@ -266,7 +269,10 @@ class PlanFinder {
     for (const double share : {0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
       if (time_.IsOver(false)) break;
       Result<FoundLayout> found = FindWithin(share);
-      if (!found.has_value()) return plan;
+      if (!found.has_value()) {
+        if (found.error().code() == StatusCode::kResourceExhausted) return plan;
+        continue;  // all that fits this share was tried; within less there are others
+      }
       found_ = *std::move(found);
       plan = FirstThatFits();
       if (!IsMisfit(plan)) return plan;
@@ -278,8 +284,9 @@ class PlanFinder {
     const auto misfits = [this](const Layout& layout) {
       return misfits_.contains({layout.ToString(), layout.devices});
     };
+    // As long again is left to what is made of its answer.
     Result<FoundLayout> found =
-        FindLayout(job_, WithMemory(topology_, share), options_, time_, misfits);
+        FindLayout(job_, WithMemory(topology_, share), options_, time_.OneOf(2), misfits);
     if (found.has_value()) deciders_.Add(found->deciders);
     return found;
   }
@@ -426,8 +433,8 @@ class PlanFinder {
     std::string refused;
     for (const Layout& layout : layouts) {
       // A layout that is not looked at any more could be faster: a note says so.
-      const bool has_answer = best.has_value() || rules.has_value();
-      if (time_.IsOver(has_answer) && (has_answer || !refused.empty())) {
+      const bool has_answer = best.has_value() || (rules.has_value() && grid_.empty());
+      if (&layout != &layouts.front() && time_.IsOver(has_answer)) {
         timed_out_ = true;
         break;
       }
@@ -550,7 +557,9 @@ Result<FirstPlan> FirstThatHasAPlan(
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,
                            planner::PlanScope scope) {
-  const SearchTime whole(options.timeout_ms, options.patience_ms, clock);
+  // Half of it is a search's for layouts.
+  const int64_t all_ms = 2 * options.timeout_ms;
+  const SearchTime whole(all_ms, std::max(all_ms, options.patience_ms), clock);
   const FindOnDevices find = [&](const ir::JobRequest& decided, const mesh::Topology& devices,
                                  const SearchTime& time) {
     ir::JobRequest placed = decided;

@@ -75,8 +75,8 @@ TEST_F(EmbedCommand, MakesTheVectorsOfTransformersOnEveryLayout) {
   const std::string folder = dir_.File("hf");
   ASSERT_TRUE(truth.WriteFolder(folder).ok());
   std::string lines;
-  for (const std::string& text : truth.texts()) lines += text + "\n";
-  const std::string texts = Write("texts.txt", lines);
+  for (const std::string& text : truth.texts()) lines += json{{"text", text}}.dump() + "\n";
+  const std::string texts = Write("texts.jsonl", lines);
   const std::string out = dir_.File("vectors.npy");
   for (const auto& [data, tensor] : {std::pair("1", "1"), std::pair("2", "2")}) {
     SCOPED_TRACE(::testing::Message() << "data=" << data << " tensor=" << tensor);
@@ -92,6 +92,8 @@ TEST_F(EmbedCommand, MakesTheVectorsOfTransformersOnEveryLayout) {
                           "--no-normalize"})),
              {truth.vectors("cls")[0], truth.vectors("cls")[1]}, 1e-5);
   EXPECT_THAT(Run({"embed", folder, "a", "-o", "x.csv"}, false), HasSubstr(".jsonl or .npy"));
+  EXPECT_THAT(Run({"embed", folder, "--file", Write("texts.txt", "a\n\nb\n")}, false),
+              HasSubstr("line 2 is blank"));
   EXPECT_THAT(Run({"embed", "nothing", "a"}, false), HasSubstr("neither the id of a job"));
 
   // A job that starts from the folder and moves nothing has its vectors.

@@ -55,11 +55,14 @@ TEST_F(ObservedCluster, ALiveWorkersLogIsFetchedFromIt) {
   EXPECT_THAT(Says({"logs", "--worker", "w1", "-o", "json"}), HasSubstr(R"({"worker":"w1",)"));
   EXPECT_THAT(Says({"logs", "--worker", "w9"}), HasSubstr("there is no log of a worker 'w9'"));
   EXPECT_EQ(code_, 2);
-  // Of a job that is well there is which process it has, and what that has said.
-  const std::string of_job = Says({"logs", std::to_string(id), "--worker", "w1"});
-  EXPECT_THAT(of_job, AllOf(HasSubstr(fmt::format("runs in executor {}", ExecutorOf(1))),
-                            HasSubstr(fmt::format("of job {} | ", id)), HasSubstr("ranks loaded"),
-                            Not(HasSubstr("joined cluster"))));
+  // Of a job that is well there is which process it has, and what that has said, which comes with
+  // the process's own lines.
+  const auto of_job = [&] { return Says({"logs", std::to_string(id), "--worker", "w1"}); };
+  const auto loaded = [&] { return of_job().find("ranks loaded") != std::string::npos; };
+  ASSERT_TRUE(WaitUntil(loaded, kSoonMs)) << of_job();
+  EXPECT_THAT(of_job(),
+              AllOf(HasSubstr(fmt::format("runs in executor {}", ExecutorOf(1))),
+                    HasSubstr(fmt::format("of job {} | ", id)), Not(HasSubstr("joined cluster"))));
   EXPECT_THAT(Says({"logs", "99", "--worker", "w1"}), HasSubstr("there is no job 99"));
   EXPECT_EQ(code_, 2);
   ASSERT_TRUE(client().Cancel(id).ok());

@@ -72,7 +72,8 @@ TEST_F(ToolSessions, AreLeftOutOnceTheyHaveEnded) {
   EXPECT_THAT(ReadFile(bundle).value(),
               AllOf(HasSubstr("/jobs/1/"), HasSubstr("/jobs/3/"), Not(HasSubstr("/jobs/2/"))));
   // The next controller knows it, too.
-  RestartController();
+  Kill(cluster().controller());
+  ASSERT_NO_FATAL_FAILURE(RestartController());
   all_are_there();
   EXPECT_THAT(Say({"jobs"}).stderr_text, HasSubstr("2 ended sessions"));
 }

@@ -111,11 +111,13 @@ TEST_P(MixedPrecision, LossCurveIsThatOfF32WithinNoise) {
   const auto full = Train(job, 1, steps);
   ASSERT_TRUE(mixed.has_value()) << mixed.error();
   ASSERT_TRUE(full.has_value()) << full.error();
+  // A token between two experts goes to the other one by the order in which a processor sums.
+  const double noise = GetParam() == "mixtral" ? 0.02 : 0.01;
   for (int i = 0; i < steps; ++i) {
     const auto step = static_cast<size_t>(i);
-    EXPECT_NEAR(mixed->losses[step], full->losses[step], 0.01) << "step " << i;
+    EXPECT_NEAR(mixed->losses[step], full->losses[step], noise) << "step " << i;
   }
-  EXPECT_NEAR(mixed->validation, full->validation, 0.01);
+  EXPECT_NEAR(mixed->validation, full->validation, noise);
   EXPECT_NE(mixed->losses[0], full->losses[0]) << "nothing was computed in bf16";
 }
 
