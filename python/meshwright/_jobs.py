@@ -88,7 +88,7 @@ class JobInfo:
             checkpoint_step=wire.checkpoint_step if wire.HasField("checkpoint_step") else None,
             checkpoint_root=wire.checkpoint_folder.root,
             checkpoint_path=wire.checkpoint_folder.path,
-            tool=wire.tool,
+            tool=getattr(wire, "tool", ""),  # wire types that are older have none
         )
 
 
