@@ -135,7 +135,7 @@ void AddSubmit(CLI::App& app, SubmitArgs& args) {
 
 std::vector<std::string> PredictFormats() {
   std::vector<std::string> names = data::FormatNames();
-  names.emplace_back("jsonl");
+  names.insert(names.end(), {"text", "jsonl"});
   return names;
 }
 

@@ -95,12 +95,20 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, const 
   }
 }
 
-// Whole rows as the model is trained on them, lines of texts by the job's tokenizer, else rows as
-// the job reads them.
+// Whole rows as the model is trained on them, texts by the job's tokenizer, else rows as the job
+// reads them.
 Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
   if (args.format.empty()) {
     MW_ASSIGN_OR_RETURN(const auto rows, RowsToAsk(asked.job, args.data));
     if (rows) return PredictRecords(*asked.session, args, *rows);
+  }
+  if (IsPlainText(args.data, args.format, asked.format)) {
+    MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(*asked.session, args.id));
+    MW_TRY(CheckWindow(inputs));
+    MW_ASSIGN_OR_RETURN(const TextCodec codec, CodecOfJob(asked.job, args.id));
+    const int64_t positions = inputs.at(kWindowInput).dims[1] - 1;
+    MW_ASSIGN_OR_RETURN(auto windows, WindowsOfTexts(args.data, codec, positions));
+    return PredictTexts(*asked.session, args, std::move(windows));
   }
   MW_ASSIGN_OR_RETURN(const bool lines, AreLinesOfTexts(args.data, args.format));
   if (!lines) return PredictFile(*asked.session, args, asked.format);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/check.h"
 #include "base/file.h"
 
 namespace meshwright::cli {
@@ -58,6 +59,34 @@ Result<std::vector<std::vector<int32_t>>> TokensOfLines(const std::vector<std::s
   }
   if (texts.empty()) return Fail(InvalidArgument(fmt::format("{} has no text", paths.front())));
   return texts;
+}
+
+bool IsPlainText(const std::vector<std::string>& paths, const std::string& format,
+                 const std::string& format_of_job) {
+  if (!format.empty()) return format == "text";
+  return format_of_job != "bytes" &&
+         std::all_of(paths.begin(), paths.end(),
+                     [](const std::string& path) { return path.ends_with(".txt"); });
+}
+
+Result<std::vector<std::vector<int32_t>>> WindowsOfTexts(const std::vector<std::string>& paths,
+                                                         const TextCodec& codec,
+                                                         int64_t positions) {
+  MW_CHECK(positions > 0) << "windows of " << positions << " positions";
+  std::vector<int32_t> tokens;
+  for (const std::string& path : paths) {
+    MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    Result<std::vector<int32_t>> of_file = codec.Encode(text);
+    if (!of_file) return Fail(of_file.error().WithContext(path));
+    tokens.insert(tokens.end(), of_file->begin(), of_file->end());
+  }
+  if (tokens.empty()) return Fail(InvalidArgument(paths.front() + " has no text"));
+  std::vector<std::vector<int32_t>> windows;
+  for (int64_t first = 0; first < std::ssize(tokens); first += positions) {
+    const int64_t last = std::min<int64_t>(first + positions, std::ssize(tokens));
+    windows.emplace_back(tokens.begin() + first, tokens.begin() + last);
+  }
+  return windows;
 }
 
 }  // namespace meshwright::cli

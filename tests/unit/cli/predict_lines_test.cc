@@ -36,6 +36,26 @@ TEST(PredictLines, WhatIsNoTextIsNamedWithItsLine) {
               HasSubstr("has no text"));
 }
 
+TEST(PredictLines, PlainTextIsCutIntoWindowsOfTokens) {
+  const TempDir dir = TempDir::Make().value();
+  const std::string path = dir.File("held.txt");
+  ASSERT_TRUE(WriteFileAtomic(path, "abcde").ok());
+  const auto windows = WindowsOfTexts({path}, TextCodec::OfBytes(), 2);
+  ASSERT_TRUE(windows.has_value()) << windows.error();
+  EXPECT_THAT(*windows, ElementsAre(ElementsAre(97, 98), ElementsAre(99, 100), ElementsAre(101)));
+  ASSERT_TRUE(WriteFileAtomic(path, "").ok());
+  EXPECT_THAT(WindowsOfTexts({path}, TextCodec::OfBytes(), 2).error().message(),
+              HasSubstr("has no text"));
+}
+
+TEST(PredictLines, PlainTextIsToldByFormatOrNameAndBytesAreNone) {
+  EXPECT_TRUE(IsPlainText({"a.txt"}, "", "uint16"));
+  EXPECT_FALSE(IsPlainText({"a.txt"}, "", "bytes"));
+  EXPECT_FALSE(IsPlainText({"a.txt", "b.bin"}, "", "uint16"));
+  EXPECT_FALSE(IsPlainText({"a.txt"}, "uint16", "uint16"));
+  EXPECT_TRUE(IsPlainText({"a.bin"}, "text", "uint16"));
+}
+
 TEST(PredictLines, AreToldByFormatOrName) {
   EXPECT_TRUE(*AreLinesOfTexts({"a.jsonl"}, ""));
   EXPECT_TRUE(*AreLinesOfTexts({"a"}, "jsonl"));
