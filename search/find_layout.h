@@ -41,8 +41,9 @@ struct FindProgress {
 };
 
 struct FindOptions {
-  int64_t timeout_ms = 10'000;   // of all searches of a plan together; then the best is the answer
-  int64_t patience_ms = 30'000;  // the same while there is none
+  // Of a search for layouts; then the best is the answer. FindPlan has as long again for the plan.
+  int64_t timeout_ms = 10'000;
+  int64_t patience_ms = 30'000;  // of all of it, while there is none
   int alternatives = 8;
   // False: the best so far is good enough.
   std::function<bool(const FindProgress&)> progress = {};
