@@ -78,7 +78,7 @@ TEST_P(AxisExamples, TrainTheModelOfOneDevice) {
 }
 
 TEST_P(AxisExamples, LoseNothingButTimeToAKilledWorker) {
-  constexpr int64_t kManySteps = 400;
+  constexpr int64_t kManySteps = 160;
   ASSERT_NO_FATAL_FAILURE(StartWorkers(3));
   const client::JobInfo undisturbed = Run(/*shared=*/true, kManySteps);
   const auto submit = Submit(/*shared=*/true, kManySteps);

@@ -192,8 +192,10 @@ TEST(LayoutCosts, MemoryOfEachStageIsThatOfItsProgram) {
                                      LayoutOf(1, 2, 4, 8, "zb-h1")};
   for (const int64_t vocabulary : {1024, 5003}) {
     for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kBF16}) {
+      size_t turn = vocabulary == 1024 && dtype == ir::DType::kF32 ? 0 : 1;
       for (const planner::Layout& layout : layouts) {
-        if (LeavesOut(20)) continue;
+        // All of them in one way, and every third in the others.
+        if (LeavesOut(20) || (turn != 0 && turn++ % 3 != 0)) continue;
         ir::JobRequest job = Gpt2Job(16, 16, vocabulary);
         job.train.compute_dtype = dtype;
         Pin(job.parallel, layout);
