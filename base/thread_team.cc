@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "base/futex.h"
-#include "base/vector_state.h"
 
 namespace meshwright {
 namespace {
@@ -67,9 +66,7 @@ int64_t ThreadTeam::BlockBegin(int64_t count, int threads, int thread) {
 void ThreadTeam::RunBlock(int64_t count, Body body, int thread) const {
   const int64_t begin = BlockBegin(count, threads_, thread);
   const int64_t end = BlockBegin(count, threads_, thread + 1);
-  if (begin >= end) return;
-  ClearUpperHalves();
-  body(begin, end, thread);
+  if (begin < end) body(begin, end, thread);
 }
 
 void ThreadTeam::ParallelFor(int64_t count, Body body) {

@@ -12,9 +12,24 @@
 #include "base/check.h"
 
 namespace meshwright::checkpoint {
+namespace {
+
+// XXH3 by 512 bits (of xxHash 0.8.1) returns with the upper halves of vector registers in use. Some
+// processors then merge them at each SSE instruction that the thread runs, for good: std::tanh took
+// 380 ns rather than 17 on an Intel Xeon (family 6, model 207), a job's step in float64 four times
+// as long from its first save on.
+void ClearUpperHalves() {
+#if defined(__x86_64__)
+  static const bool has_them = __builtin_cpu_supports("avx") != 0;
+  if (has_them) asm volatile("vzeroupper");
+#endif
+}
+
+}  // namespace
 
 Digest DigestOf(std::span<const std::byte> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  ClearUpperHalves();
   return {hash.high64, hash.low64};
 }
 
@@ -28,10 +43,12 @@ DigestStream::DigestStream()
 
 void DigestStream::Add(std::span<const std::byte> part) {
   XXH3_128bits_update(state_.get(), part.data(), part.size());
+  ClearUpperHalves();
 }
 
 Digest DigestStream::End() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+  ClearUpperHalves();
   return {hash.high64, hash.low64};
 }
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/vector_state.h"
 #include "ops/kernel.h"
 
 namespace meshwright::ops {
@@ -29,7 +28,6 @@ Status RunOnHost(Kernel& kernel, const ir::Node& node, const RunContext& context
     HostTensor& value = values[id];
     outputs.push_back({value.data.data(), &value.type});
   }
-  ClearUpperHalves();
   return kernel.Run(context, inputs, outputs);
 }
 

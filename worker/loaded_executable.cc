@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/vector_state.h"
 #include "device/device.h"
 #include "ir/factored.h"
 #include "ir/schema.h"
@@ -81,10 +80,7 @@ ops::KernelSpec SpecOf(const ir::Graph& graph, const std::vector<NodeId>& ids,
 Status RunNode(const LoadedExecutable::Node& node, std::span<const ops::Tensor> operands,
                std::span<const ops::Tensor> results, const LoadedExecutable::Call& call,
                const ops::RunContext& context, InstructionCounter& counter) {
-  if (node.kernel) {
-    ClearUpperHalves();
-    return node.kernel->Run(context, operands, results);
-  }
+  if (node.kernel) return node.kernel->Run(context, operands, results);
   std::byte* const scratch = call.ScratchOf(*node.collective);
   if (node.group == nullptr) {
     return node.collective->Run(operands, results, scratch, context.team);

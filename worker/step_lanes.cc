@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/vector_state.h"
 
 namespace meshwright::worker {
 namespace {
@@ -117,7 +116,6 @@ Status StepLanes::RunItem(int lane, const StepItem& item, ops::RunContext& conte
                                  << " does nothing";
   const SteadyClock::time_point start =
       context.observer ? SteadyClock::now() : SteadyClock::time_point();
-  ClearUpperHalves();
   const Status status = item.kind == Kind::kCollective
                             ? RunCollective(lane, item, context, step.counter)
                             : item.node->kernel->Run(context, item.operands, item.results);
