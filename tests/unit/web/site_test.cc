@@ -49,6 +49,7 @@ class SiteTest : public testing::Test {
         {"7/measured.svg", "<svg/>"},           {"7/timeline.json", "{\"traceEvents\":[]}"},
         {"7/parts.json", "{\"first_step\":2}"}, {"7/job.log", "one\ntwo\n"},
         {"7/config.resolved.toml", "[model]\n"}};
+    Fill(*cluster_);
     SiteOptions options;
     options.access = access_;
     options.feed.viewers = 2;
@@ -56,6 +57,10 @@ class SiteTest : public testing::Test {
     options.keepalive_ms = 1;
     site_ = MakeSite(std::move(cluster), options, clock_);
   }
+
+  // What a test has beside that. It stands before the site does, as the site's watcher looks at
+  // the cluster from a thread of its own.
+  virtual void Fill(FakeCluster& /*cluster*/) {}
 
   HttpReply Ask(const std::string& method, const std::string& path,
                 std::map<std::string, std::string> headers = {}) {
@@ -254,11 +259,17 @@ TEST_F(SiteTest, ViewersAreCountedUntilTheirAnswersGo) {
   EXPECT_EQ(Ask("GET", "/api/v1/stream").code, 200);
 }
 
-TEST_F(SiteTest, EndedSessionsOfToolsLeaveTheOverviewToJobs) {
-  for (int64_t id = 100; id < 400; ++id) {
-    cluster_->AddJob(id, proto::JobState::kSucceeded);
-    cluster_->state.jobs.front().tool = "generate";
+class ToolSessionsSiteTest : public SiteTest {
+ protected:
+  void Fill(FakeCluster& cluster) override {
+    for (int64_t id = 100; id < 400; ++id) {
+      cluster.AddJob(id, proto::JobState::kSucceeded);
+      cluster.state.jobs.front().tool = "generate";
+    }
   }
+};
+
+TEST_F(ToolSessionsSiteTest, EndedOnesLeaveTheOverviewToJobs) {
   const Json jobs = Get("/api/v1/overview")["jobs"];
   EXPECT_EQ(jobs[0]["id"], 399);
   EXPECT_EQ(jobs[0]["tool"], "generate");
