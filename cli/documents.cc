@@ -87,6 +87,11 @@ std::string FolderOfTokenizer(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+bool HasTokenizer(const std::string& path) {
+  if (!FileExists(path + "/.")) return FileExists(path);
+  return FileExists(path + "/tokenizer.json") || FileExists(path + "/tokenizer.model");
+}
+
 std::optional<uint32_t> EndOfText(const std::string& folder, const Tokenizer& tokenizer) {
   const auto text = ReadFile(folder + "/tokenizer_config.json");
   const nlohmann::json config =
@@ -180,6 +185,7 @@ Result<Document> DocumentMaker::OfAnswers(std::string_view text,
   MW_ASSIGN_OR_RETURN(Document document, OfText(text));
   if (!rules_.answers) return document;
   document.learned.assign(document.ids.size(), false);
+  document.bytes = 0;
   for (const TextSpan& answer : answers) {
     MW_CHECK(answer.begin <= answer.end && answer.end <= text.size())
         << "an answer from " << answer.begin << " to " << answer.end << " of " << text.size();
@@ -190,6 +196,7 @@ Result<Document> DocumentMaker::OfAnswers(std::string_view text,
     const size_t common = Common(with, document.ids);
     const size_t end = std::min(document.ids.size(), common + (common < with.size() ? 1 : 0));
     for (size_t i = first; i < end; ++i) document.learned[i] = true;
+    document.bytes += static_cast<int64_t>(answer.end - answer.begin);
   }
   return document;
 }

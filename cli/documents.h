@@ -37,7 +37,7 @@ struct DocumentRules {
 struct Document {
   std::vector<uint32_t> ids;
   std::vector<bool> learned;  // of each id
-  int64_t bytes = 0;          // of its text
+  int64_t bytes = 0;          // of its text, or of its answers where these alone are learned
 };
 
 class DocumentMaker {
@@ -81,6 +81,9 @@ class DocumentMaker {
 
 // The folder in which a tokenizer's other files stand.
 std::string FolderOfTokenizer(const std::string& path);
+
+// Whether a path is a tokenizer's file, or a folder that has one.
+bool HasTokenizer(const std::string& path);
 
 // The token that ends a text by tokenizer_config.json, else by its usual names.
 std::optional<uint32_t> EndOfText(const std::string& folder, const tokenizer::Tokenizer& tokenizer);

@@ -11,7 +11,6 @@
 
 #include "base/file.h"
 #include "cli/documents.h"
-#include "cli/image_rows.h"
 #include "cli/job_data.h"
 #include "config/data_rows.h"
 #include "tokenizer/tokenizer.h"
@@ -61,24 +60,7 @@ Result<std::optional<std::string>> TokenizerOfData(const config::JobConfig& conf
   }
   if (config.tokenizer == "byte" && config.hf_path.empty()) return std::optional<std::string>();
   MW_ASSIGN_OR_RETURN(std::string path, TokenizerOf(config));
-  const std::string folder = FolderOfTokenizer(path);
-  const bool has_one = path != folder || FileExists(folder + "/tokenizer.json") ||
-                       FileExists(folder + "/tokenizer.model");
-  return has_one ? std::optional(std::move(path)) : std::nullopt;
-}
-
-// The errors of a byte that is hidden by what may as well be shown.
-Status CheckMaskOfBytes(const models::Model& model, const config::JobConfig& config) {
-  const std::optional<int64_t> mask = model.sizes.mask_token;
-  const bool bytes = config.dataset_format == "bytes" && !config.dataset_path.empty();
-  if (!bytes || !model.functions.corrupt || !mask || *mask >= kBytes) return OkStatus();
-  return InvalidArgument(fmt::format(
-      "model.mask_token is {}, which is also a byte of the text (training.dataset_format is "
-      "\"bytes\"); say one from {} to {} that is none{}",
-      *mask, kBytes, model.vocabulary - 1,
-      config.hf_path.empty() ? ""
-                             : ", or \"text\" for the tokens of the tokenizer in the model's "
-                               "folder"));
+  return HasTokenizer(path) ? std::optional(std::move(path)) : std::nullopt;
 }
 
 }  // namespace
@@ -112,14 +94,22 @@ Status TakeMaskToken(config::JobConfig& config) {
   return OkStatus();
 }
 
-Result<config::PreparedJob> PrepareTraining(config::JobConfig& config) {
-  MW_TRY(TakeMaskToken(config));
-  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
-  if (NameClasses(prepared.model, config)) {
-    MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
+Status CheckMask(const models::Model& model, const config::JobConfig& config) {
+  const std::optional<int64_t> mask = model.sizes.mask_token;
+  if (model.functions.corrupt && !mask) {
+    return InvalidArgument(
+        "the model is to say what tokens are hidden, and nobody says what stands in their place; "
+        "model.mask_token = ID names the [MASK] of its tokenizer");
   }
-  MW_TRY(CheckMaskOfBytes(prepared.model, config));
-  return prepared;
+  const bool bytes = config.dataset_format == "bytes" && !config.dataset_path.empty();
+  if (!bytes || !model.functions.corrupt || !mask || *mask >= kBytes) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "model.mask_token is {}, which is also a byte of the text (training.dataset_format is "
+      "\"bytes\"); say one from {} to {} that is none{}",
+      *mask, kBytes, model.vocabulary - 1,
+      config.hf_path.empty() ? ""
+                             : ", or \"text\" for the tokens of the tokenizer in the model's "
+                               "folder"));
 }
 
 }  // namespace meshwright::cli

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "config/job_config.h"
+#include "models/registry.h"
 
 namespace meshwright::cli {
 
@@ -16,9 +17,8 @@ namespace meshwright::cli {
 // for one that is not there.
 Status TakeMaskToken(config::JobConfig& config);
 
-// config::PrepareJob for a job that is to be trained: what only its files say is in the
-// configuration then, the mask and the names of classes (cli/image_rows.h).
-// Errors: those of both; kInvalidArgument where the mask is a byte of the data's texts.
-Result<config::PreparedJob> PrepareTraining(config::JobConfig& config);
+// Of a model that is to be trained. Errors: kInvalidArgument where it hides tokens and nobody says
+// its mask, or the mask is a byte of its texts, so that what is hidden could as well be shown.
+Status CheckMask(const models::Model& model, const config::JobConfig& config);
 
 }  // namespace meshwright::cli

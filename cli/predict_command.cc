@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/job_codec.h"
@@ -77,9 +78,9 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, const 
     object["loss"] = std::isnan(prediction.loss) ? nlohmann::ordered_json()
                                                  : nlohmann::ordered_json(prediction.loss);
     object["next"] = nlohmann::ordered_json::array();
-    for (const report::NextToken& next : prediction.next) {
+    for (const report::Likely& next : prediction.next) {
       object["next"].push_back(
-          {{"token", next.token}, {"text", text(next.token)}, {"probability", next.probability}});
+          {{"token", next.id}, {"text", text(next.id)}, {"probability", next.probability}});
     }
     fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
@@ -89,18 +90,27 @@ void Print(const report::Prediction& prediction, const PredictArgs& args, const 
                prediction.predicted);
   }
   fmt::print("next:\n");
-  for (const report::NextToken& next : prediction.next) {
+  for (const report::Likely& next : prediction.next) {
     fmt::print("  {:>6.2f} %  {}\n", 100 * next.probability,
-               args.tokens.empty() ? fmt::format("'{}'", text(next.token)) : text(next.token));
+               args.tokens.empty() ? fmt::format("'{}'", text(next.id)) : text(next.id));
   }
 }
 
 // Whole rows as the model is trained on them, texts by the job's tokenizer, else rows as the job
 // reads them.
 Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
-  if (args.format.empty()) {
+  if (args.format.empty() || args.format == "jsonl") {
     MW_ASSIGN_OR_RETURN(const auto rows, RowsToAsk(asked.job, args.data));
     if (rows) return PredictRecords(*asked.session, args, *rows);
+  }
+  if (args.format == "text") {
+    MW_ASSIGN_OR_RETURN(const auto rows, RowsOfJob(asked.job));
+    if (rows && rows->kind != models::SampleKind::kWindow) {
+      return Fail(FailedPrecondition(
+          fmt::format("the model of job {} is asked by rows, not by a running text: leave out "
+                      "--format text, and give JSON lines (docs/data.md) or images",
+                      args.id)));
+    }
   }
   if (IsPlainText(args.data, args.format, asked.format)) {
     MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(*asked.session, args.id));
@@ -117,6 +127,37 @@ Result<int64_t> PredictRows(const PredictArgs& args, const Asked& asked) {
   return PredictTexts(*asked.session, args, std::move(texts));
 }
 
+void PrintClasses(const PredictArgs& args, const models::ModelRows& rows,
+                  const std::vector<report::Likely>& classes, bool json) {
+  if (!json) fmt::print("class:\n");
+  nlohmann::ordered_json object = {{"job", args.id}, {"classes", nlohmann::ordered_json::array()}};
+  for (const report::Likely& one : classes) {
+    const std::string name = models::LabelName(rows, one.id);
+    if (!json) fmt::print("  {:>6.2f} %  {}\n", 100 * one.probability, name);
+    object["classes"].push_back({{"label", name}, {"probability", one.probability}});
+  }
+  if (json) fmt::print("{}\n", object.dump());
+}
+
+// What class a text is of.
+Result<int> PredictClass(const PredictArgs& args, const Asked& asked, bool json) {
+  if (!args.tokens.empty()) {
+    return Fail(InvalidArgument(
+        fmt::format("--tokens is for language models, and the model of job {} reads whole rows; "
+                    "give a text",
+                    args.id)));
+  }
+  MW_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Make("meshwright-predict"));
+  MW_ASSIGN_OR_RETURN(const AskedRows rows,
+                      TextToAsk(asked.job, args.id, args.text, folder.path()));
+  const auto classes = PredictClasses(*asked.session, args, rows);
+  const Status closed = asked.session->Close();
+  MW_TRY(classes);
+  MW_TRY(closed);
+  PrintClasses(args, rows.rows, *classes, json);
+  return kExitOk;
+}
+
 Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, ConnectAs("predict", global));
   MW_ASSIGN_OR_RETURN(Asked asked, Open(*client, args));
@@ -131,6 +172,10 @@ Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
       fmt::print("{} rows written to {}\n", rows, args.out);
     }
     return kExitOk;
+  }
+  MW_ASSIGN_OR_RETURN(const auto rows, RowsOfJob(asked.job));
+  if (rows && rows->kind != models::SampleKind::kWindow) {
+    return PredictClass(args, asked, global.json);
   }
   std::vector<int32_t> tokens;
   TextCodec codec = TextCodec::OfBytes();

@@ -40,6 +40,7 @@ std::string FormatOf(const PredictArgs& args, const std::string& of_job) {
 struct Rows {
   std::unique_ptr<data::Source> source;
   std::vector<std::vector<int32_t>> texts = {};  // in its place: tokens of each row
+  std::optional<models::ModelRows> classes = {};
   int64_t count = 0;
   int64_t batch = 0;
 };
@@ -136,12 +137,23 @@ Status CheckRows(const std::string& name, const client::Tensor& tensor, int64_t 
                                      name, kPredictProgram, tensor.type.ToString()));
 }
 
-// A line for each row: of a language model its loss and what comes next, else the tensors.
+// The logits of a row's classes; null: the answer has none.
+const client::Tensor* ClassLogits(const client::Answer& answer, const models::ModelRows& rows) {
+  const auto logits = answer.tensors.find(kLogitsOutput);
+  if (rows.labels == 0 || logits == answer.tensors.end()) return nullptr;
+  const ir::TensorType& type = logits->second.type;
+  const bool fits = type.rank() == 2 && type.dims[1] == rows.labels && ir::IsFloating(type.dtype);
+  return fits ? &logits->second : nullptr;
+}
+
+// A line for each row: of a language model its loss and what comes next, else the tensors, and the
+// likeliest class where there are some.
 class JsonLines final : public Writer {
  public:
   // texts: the tokens of each row, where a window is filled up with zeros; else empty.
-  JsonLines(std::ofstream file, int top, std::vector<std::vector<int32_t>> texts)
-      : file_(std::move(file)), top_(top), texts_(std::move(texts)) {}
+  JsonLines(std::ofstream file, int top, std::vector<std::vector<int32_t>> texts,
+            std::optional<models::ModelRows> classes)
+      : file_(std::move(file)), top_(top), texts_(std::move(texts)), classes_(std::move(classes)) {}
 
   Status Add(const client::Feeds& feeds, const client::Answer& answer, int64_t first,
              int64_t count) override {
@@ -155,6 +167,7 @@ class JsonLines final : public Writer {
             texts_.empty() ? TokensOf(*window, i) : texts_[static_cast<size_t>(first + i)];
         MW_TRY(AddLanguage(tokens, answer, i, line).WithContext(fmt::format("row {}", first + i)));
       } else {
+        AddClass(answer, i, line);
         for (const auto& [name, tensor] : answer.tensors) line[name] = tensor.RealsOfRow(i);
       }
       file_ << line.dump() << '\n';
@@ -200,15 +213,24 @@ class JsonLines final : public Writer {
     line["loss"] = std::isnan(prediction.loss) ? nlohmann::ordered_json()
                                                : nlohmann::ordered_json(prediction.loss);
     line["next"] = nlohmann::ordered_json::array();
-    for (const report::NextToken& next : prediction.next) {
-      line["next"].push_back({{"token", next.token}, {"probability", next.probability}});
+    for (const report::Likely& next : prediction.next) {
+      line["next"].push_back({{"token", next.id}, {"probability", next.probability}});
     }
     return OkStatus();
+  }
+
+  void AddClass(const client::Answer& answer, int64_t row, nlohmann::ordered_json& line) const {
+    const client::Tensor* const logits = classes_ ? ClassLogits(answer, *classes_) : nullptr;
+    if (logits == nullptr) return;
+    const report::Likely best = report::Likeliest(logits->RealsOfRow(row), 1).front();
+    line["label"] = models::LabelName(*classes_, best.id);
+    line["probability"] = best.probability;
   }
 
   std::ofstream file_;
   const int top_;
   const std::vector<std::vector<int32_t>> texts_;
+  const std::optional<models::ModelRows> classes_;
 };
 
 // One tensor of all rows, as .npy: a header, then the values.
@@ -267,7 +289,7 @@ Result<std::unique_ptr<Writer>> MakeWriter(const PredictArgs& args, const std::s
   if (!file) return Fail(PermissionDenied(fmt::format("{} cannot be written", path)));
   if (npy) return std::unique_ptr<Writer>(std::make_unique<Npy>(std::move(file), rows.count));
   return std::unique_ptr<Writer>(
-      std::make_unique<JsonLines>(std::move(file), args.top, rows.texts));
+      std::make_unique<JsonLines>(std::move(file), args.top, rows.texts, rows.classes));
 }
 
 struct UnderWay {
@@ -327,10 +349,26 @@ Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
 }
 
 Result<int64_t> PredictRecords(client::Session& session, const PredictArgs& args,
-                               const ir::DataStream& rows) {
+                               const AskedRows& asked) {
   MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
-  MW_ASSIGN_OR_RETURN(Rows opened, OpenRows(args, rows, inputs));
-  return WriteAnswers(session, args, inputs, std::move(opened));
+  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, asked.stream, inputs));
+  rows.classes = asked.rows;
+  return WriteAnswers(session, args, inputs, std::move(rows));
+}
+
+Result<std::vector<report::Likely>> PredictClasses(client::Session& session,
+                                                   const PredictArgs& args,
+                                                   const AskedRows& asked) {
+  MW_ASSIGN_OR_RETURN(const Signature inputs, PredictSignature(session, args.id));
+  MW_ASSIGN_OR_RETURN(Rows rows, OpenRows(args, asked.stream, inputs));
+  MW_ASSIGN_OR_RETURN(const client::Feeds feeds, ReadRows(rows, inputs, 0));
+  MW_ASSIGN_OR_RETURN(const client::Answer answer, session.Run(kPredictProgram, feeds));
+  const client::Tensor* const logits = ClassLogits(answer, asked.rows);
+  if (logits == nullptr) {
+    return Fail(FailedPrecondition(fmt::format("the program '{}' gives out no \"{}\" of {} classes",
+                                               kPredictProgram, kLogitsOutput, asked.rows.labels)));
+  }
+  return report::Likeliest(logits->RealsOfRow(0), static_cast<int>(asked.rows.labels));
 }
 
 Result<int64_t> PredictTexts(client::Session& session, const PredictArgs& args,

@@ -10,8 +10,9 @@
 
 #include "base/result.h"
 #include "cli/args.h"
+#include "cli/predict_rows.h"
 #include "client/session.h"
-#include "ir/data_spec.h"
+#include "report/prediction.h"
 
 namespace meshwright::cli {
 
@@ -22,9 +23,14 @@ namespace meshwright::cli {
 Result<int64_t> PredictFile(client::Session& session, const PredictArgs& args,
                             const std::string& format);
 
-// The same of rows of a stream "data" (cli/predict_rows.h).
+// The same of whole rows. Where they have classes, a line has "label" and "probability" of the
+// likeliest, too.
 Result<int64_t> PredictRecords(client::Session& session, const PredictArgs& args,
-                               const ir::DataStream& rows);
+                               const AskedRows& rows);
+
+// The classes of the first of these rows, the likeliest first. Errors: as above.
+Result<std::vector<report::Likely>> PredictClasses(client::Session& session,
+                                                   const PredictArgs& args, const AskedRows& rows);
 
 // The same of texts, a row each (cli/predict_lines.h): a language model's loss and what comes next.
 // Of a text that is longer than the window the last tokens count. Errors: kFailedPrecondition: the

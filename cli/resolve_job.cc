@@ -12,7 +12,7 @@
 #include "base/os_error.h"
 #include "base/text.h"
 #include "cli/input_files.h"
-#include "cli/mask_token.h"
+#include "cli/prepare_training.h"
 #include "config/config_errors.h"
 #include "config/job_config.h"
 #include "data/paths.h"
@@ -157,6 +157,7 @@ class Resolver {
     TakeErrors(errors.all(), errors.first().code());
     if (!errors.empty()) return std::move(resolved_);
     resolved_.notes = config_.notes;
+    SayBytes();
     if (file_.own) {
       PrepareOwn();
       return std::move(resolved_);
@@ -178,6 +179,15 @@ class Resolver {
   }
 
  private:
+  // The tokenizer of a model's folder is read by the command alone.
+  void SayBytes() {
+    if (config_.hf_path.empty() || config_.dataset_path.empty()) return;
+    if (!config_.origins.try_emplace("training.dataset_format", file_.file).second) return;
+    resolved_.notes.emplace_back(
+        "training.dataset_format is \"bytes\", as the job says none: a token is a byte; "
+        "`meshwright submit` reads by the tokenizer of model.hf_path where there is one");
+  }
+
   // Nothing of the client's machine is read.
   void PrepareOwn() {
     for (const proto::WantedFiles& files : WantedBy(config_)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json_error.h"
 #include "base/json_int.h"
 
 namespace meshwright::cli {
@@ -23,7 +24,7 @@ Result<std::optional<nlohmann::json>> ReadSentenceFile(const std::string& path) 
   MW_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object() || json.is_array()) return std::optional(std::move(json));
-  return Fail(InvalidArgument(fmt::format("{} is no JSON", path)));
+  return Fail(InvalidArgument(fmt::format("{} is {}", path, WhyNoJsonObject(text))));
 }
 
 // A text of an object, or "".

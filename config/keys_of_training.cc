@@ -38,7 +38,10 @@ std::vector<ConfigKey> OptimizerKeys() {
        "two "
        "for one param the later counts (docs/fine-tuning.md).",
        MW_AT(param_groups)},
-      {"lr_scheduler", "warmup_steps", "Steps of linear warm-up.", MW_AT(optimizer.warmup_steps)},
+      {"lr_scheduler", "warmup_steps",
+       "Steps of linear warm-up: step i of n, counted from 1, has i/n of lr. (PyTorch's and "
+       "transformers' count from 0, so their first step changes nothing.)",
+       MW_AT(optimizer.warmup_steps)},
       {"lr_scheduler",
        "decay_type",
        "Shape after the warm-up: linear and cosine go down to min_lr, polynomial by the power of "

@@ -74,7 +74,10 @@ Result<StartingWeights> FromHfPath(const std::string& path) {
   }
   found.note = fmt::format("{} has no model.safetensors: weights are drawn anew", found.key);
   if (FileExists(path + "/pytorch_model.bin")) {
-    found.note += "; pytorch_model.bin is not read: save_pretrained writes safetensors";
+    found.note +=
+        "; pytorch_model.bin is not read; transformers' save_pretrained(..., "
+        "safe_serialization=True) "
+        "writes the model.safetensors that is";
   }
   return found;
 }

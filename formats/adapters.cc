@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_error.h"
 #include "base/json_int.h"
 #include "ir/element_value.h"
 
@@ -252,7 +253,7 @@ Result<AdapterConfig> RequireConfig(const SafetensorsFile& tuned) {
 
 Result<AdapterConfig> ParseAdapterConfig(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Fail(InvalidArgument("is no JSON object"));
+  if (!json.is_object()) return Fail(InvalidArgument("is " + WhyNoJsonObject(text)));
   MW_TRY(RefuseOthers(json));
   AdapterConfig config;
   MW_TRY(Read(json, "r", config.lora.rank));

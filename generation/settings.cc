@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json_error.h"
 #include "base/json_int.h"
 
 namespace meshwright::generation {
@@ -75,7 +76,7 @@ Status ReadBeams(const json& object, BeamOptions& out) {
 
 Result<Settings> ParseSettings(std::string_view text) {
   const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return Fail(InvalidArgument("it is no JSON object"));
+  if (!object.is_object()) return Fail(InvalidArgument("it is " + WhyNoJsonObject(text)));
   Settings settings;
   Sampling& sampling = settings.sampling;
   if (const json* draws = Find(object, "do_sample"); draws != nullptr) {

@@ -202,7 +202,7 @@ Status Validate(const BertConfig& config) {
         "document_separator: the rows of a classifier are one text each; leave "
         "it out");
   }
-  if (config.labels == 0 && (config.mask_token < 0 || config.mask_token >= config.vocabulary)) {
+  if (config.labels == 0 && (config.mask_token < -1 || config.mask_token >= config.vocabulary)) {
     return InvalidArgument(fmt::format(
         "mask_token is {}; it must be a token below vocab_size {}: the id of [MASK] in the "
         "tokenizer",

@@ -39,7 +39,7 @@ struct BertConfig {
   double epsilon = 1e-12;
   Activation activation = Activation::kGeluErf;
   int64_t padding = -1;             // nobody sees this token; -1: none
-  int64_t mask_token = 103;         // stands where a token is hidden
+  int64_t mask_token = 103;         // stands where a token is hidden; -1: not known
   double hidden_share = 0.15;       // of the tokens
   int64_t document_separator = -1;  // as Gpt2Config; of the head of masked tokens
   int64_t ignore_index = -100;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_error.h"
 #include "base/json_int.h"
 #include "ir/verify.h"
 
@@ -44,7 +45,7 @@ Result<HfConfig> HfConfig::Parse(const std::string& json_text) {
   auto json = std::make_shared<Json>();
   json->root = nlohmann::json::parse(json_text, nullptr, /*allow_exceptions=*/false);
   if (!json->root.is_object()) {
-    return Fail(InvalidArgument("config.json is not a JSON object"));
+    return Fail(InvalidArgument("config.json is " + WhyNoJsonObject(json_text)));
   }
   HfConfig config;
   config.json_ = std::move(json);

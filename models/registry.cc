@@ -26,6 +26,11 @@ Result<Model> FromFolder(const ModelSpec& spec) {
 
 }  // namespace
 
+std::string LabelName(const ModelRows& rows, int64_t label) {
+  const auto at = static_cast<size_t>(label);
+  return at < rows.label_names.size() ? rows.label_names[at] : std::to_string(label);
+}
+
 Result<Model> MakeModel(const ModelSpec& spec) {
   if (spec.hf_config) return FromFolder(spec);
   for (const Family& family : Families()) {

@@ -89,6 +89,9 @@ struct ModelRows {
   bool asks = false;                          // rows are asked about: labels need not be there
 };
 
+// A class's name, or its number where the model has no names.
+std::string LabelName(const ModelRows& rows, int64_t label);
+
 struct Model {
   std::string name = {};
   std::string summary = {};  // "gpt2: 4 layers, width 192, 6 heads, vocabulary 256, 1.86 M params"

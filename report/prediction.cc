@@ -22,7 +22,27 @@ double LogSumExp(const double* row, int64_t size) {
   return most + std::log(sum);
 }
 
+std::vector<Likely> Best(const double* row, int64_t size, int top) {
+  const double total = LogSumExp(row, size);
+  std::vector<int32_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  const auto wanted = static_cast<std::ptrdiff_t>(std::min<int64_t>(std::max(top, 0), size));
+  std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](int32_t a, int32_t b) {
+    return row[a] != row[b] ? row[a] > row[b] : a < b;
+  });
+  std::vector<Likely> best;
+  for (std::ptrdiff_t i = 0; i < wanted; ++i) {
+    const int32_t id = order[static_cast<size_t>(i)];
+    best.push_back({id, std::exp(row[id] - total)});
+  }
+  return best;
+}
+
 }  // namespace
+
+std::vector<Likely> Likeliest(const std::vector<double>& logits, int top) {
+  return Best(logits.data(), static_cast<int64_t>(logits.size()), top);
+}
 
 Prediction Predict(const std::vector<int32_t>& tokens, const std::vector<double>& logits,
                    int64_t vocabulary, int top) {
@@ -41,18 +61,7 @@ Prediction Predict(const std::vector<int32_t>& tokens, const std::vector<double>
   }
   prediction.loss = prediction.predicted > 0 ? sum / static_cast<double>(prediction.predicted)
                                              : std::numeric_limits<double>::quiet_NaN();
-  const double* const last = logits.data() + (count - 1) * vocabulary;
-  const double total = LogSumExp(last, vocabulary);
-  std::vector<int32_t> order(static_cast<size_t>(vocabulary));
-  std::iota(order.begin(), order.end(), 0);
-  const auto wanted = static_cast<std::ptrdiff_t>(std::min<int64_t>(std::max(top, 0), vocabulary));
-  std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](int32_t a, int32_t b) {
-    return last[a] != last[b] ? last[a] > last[b] : a < b;
-  });
-  for (std::ptrdiff_t i = 0; i < wanted; ++i) {
-    const int32_t token = order[static_cast<size_t>(i)];
-    prediction.next.push_back({token, std::exp(last[token] - total)});
-  }
+  prediction.next = Best(logits.data() + (count - 1) * vocabulary, vocabulary, top);
   return prediction;
 }
 

@@ -139,7 +139,8 @@ Status AddDecoders(const JsonNode& node, Decoders& decoders) {
     decoders.push_back(std::move(decoder));
     return OkStatus();
   }
-  return node.Wrong(fmt::format("unknown decoder '{}'{}", type, DidYouMean(type, names)));
+  return node.Wrong(fmt::format("unknown decoder '{}'{}; known: {}", type, DidYouMean(type, names),
+                                Join(names, ", ")));
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <simdjson.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json_error.h"
 
 namespace meshwright::tokenizer {
 namespace {
@@ -48,34 +48,10 @@ std::string_view KindOf(const element& node) {
   return "a number";
 }
 
-// simdjson says that a text is no JSON, nlohmann where.
+// simdjson says that a text is no JSON, and not where.
 Status WhereItIsWrong(std::string_view text, std::string_view what) {
-  struct Handler : nlohmann::json::json_sax_t {
-    bool null() override { return true; }
-    bool boolean(bool /*value*/) override { return true; }
-    bool number_integer(int64_t /*value*/) override { return true; }
-    bool number_unsigned(uint64_t /*value*/) override { return true; }
-    bool number_float(double /*value*/, const std::string& /*text*/) override { return true; }
-    bool string(std::string& /*value*/) override { return true; }
-    bool binary(nlohmann::json::binary_t& /*value*/) override { return true; }
-    bool start_object(size_t /*members*/) override { return true; }
-    bool key(std::string& /*value*/) override { return true; }
-    bool end_object() override { return true; }
-    bool start_array(size_t /*items*/) override { return true; }
-    bool end_array() override { return true; }
-    bool parse_error(size_t /*place*/, const std::string& /*token*/,
-                     const nlohmann::json::exception& error) override {
-      message = error.what();
-      return false;
-    }
-    std::string message;
-  };
-  Handler handler;
-  nlohmann::json::sax_parse(text, &handler);
-  if (handler.message.empty()) handler.message = what;
-  const size_t bracket = handler.message.find("] ");  // behind the name of the exception
-  if (bracket != std::string::npos) handler.message.erase(0, bracket + 2);
-  return InvalidArgument(fmt::format("this is no JSON: {}", handler.message));
+  const std::string where = JsonErrorOf(text);
+  return InvalidArgument(fmt::format("this is no JSON: {}", where.empty() ? what : where));
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ Result<std::shared_ptr<const Model>> LoadModel(const JsonNode& node, bool bytes)
   if (type == "Unigram") return LoadUnigram(node);
   if (type == "WordPiece") return LoadWordPiece(node);
   if (type == "WordLevel") return LoadWordLevel(node);
-  return Fail(
-      node.Wrong(fmt::format("unknown model '{}'{}", type,
-                             DidYouMean(type, {"BPE", "Unigram", "WordPiece", "WordLevel"}))));
+  return Fail(node.Wrong(
+      fmt::format("unknown model '{}'{}; known: BPE, Unigram, WordPiece, WordLevel", type,
+                  DidYouMean(type, {"BPE", "Unigram", "WordPiece", "WordLevel"}))));
 }
 
 }  // namespace meshwright::tokenizer

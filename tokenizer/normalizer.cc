@@ -307,7 +307,8 @@ Loaded LoadNormalizer(const JsonNode& node) {
     if (row.type == type) return row.load(node);
     names.emplace_back(row.type);
   }
-  return Fail(node.Wrong(fmt::format("unknown normalizer '{}'{}", type, DidYouMean(type, names))));
+  return Fail(node.Wrong(fmt::format("unknown normalizer '{}'{}; known: {}", type,
+                                     DidYouMean(type, names), Join(names, ", "))));
 }
 
 }  // namespace meshwright::tokenizer

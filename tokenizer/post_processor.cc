@@ -209,8 +209,8 @@ Loaded LoadPostProcessor(const JsonNode& node) {
     if (row.type == type) return row.load(node);
     names.emplace_back(row.type);
   }
-  return Fail(
-      node.Wrong(fmt::format("unknown post-processor '{}'{}", type, DidYouMean(type, names))));
+  return Fail(node.Wrong(fmt::format("unknown post-processor '{}'{}; known: {}", type,
+                                     DidYouMean(type, names), Join(names, ", "))));
 }
 
 }  // namespace meshwright::tokenizer

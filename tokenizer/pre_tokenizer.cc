@@ -308,8 +308,8 @@ Result<bool> AddSteps(const JsonNode& node, bool leave_bytes, Steps& steps) {
     if (!leave_bytes) steps.push_back(ToBytes());
     return leave_bytes;
   }
-  return Fail(
-      node.Wrong(fmt::format("unknown pre-tokenizer '{}'{}", type, DidYouMean(type, names))));
+  return Fail(node.Wrong(fmt::format("unknown pre-tokenizer '{}'{}; known: {}", type,
+                                     DidYouMean(type, names), Join(names, ", "))));
 }
 
 }  // namespace

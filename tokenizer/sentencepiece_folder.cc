@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json_error.h"
 #include "base/json_int.h"
 #include "tokenizer/vocabulary.h"
 
@@ -36,7 +37,7 @@ Result<json> ParseObject(const char* file, std::string_view text) {
   if (text.empty()) return json::object();
   json parsed = json::parse(text, nullptr, false);
   if (parsed.is_object()) return parsed;
-  return Fail(InvalidArgument(fmt::format("{} is no JSON object", file)));
+  return Fail(InvalidArgument(fmt::format("{} is {}", file, WhyNoJsonObject(text))));
 }
 
 Status Wrong(const char* file, std::string_view key, std::string_view what) {

@@ -51,6 +51,9 @@ Status ReadBert(const HfConfig& json, BertConfig& config) {
     return Unimplemented(fmt::format(
         "config.json: position_embedding_type '{}' is not supported; only absolute", positions));
   }
+  // BERT's own, where the vocabulary has it: a model that is asked needs none.
+  const bool knows_mask = json.Has("mask_token_id") || config.mask_token < config.vocabulary;
+  if (!knows_mask) config.mask_token = -1;
   config.padding = json.IsNull("pad_token_id") ? -1 : 0;
   MW_TRY(json.Read("pad_token_id", config.padding));
   std::string activation = "gelu";
@@ -74,6 +77,7 @@ void WriteBert(const BertConfig& config, HfWriter& json) {
     json.Set("classifier_dropout", config.classifier_dropout);
   }
   if (classifies) WriteLabels(config.labels, config.label_names, json);
+  if (classifies || config.mask_token < 0) json.Remove("mask_token_id");
 }
 
 FamilyRow<BertConfig> BertRow() {
@@ -126,7 +130,7 @@ Model ModelOf(const std::string& family, const BertConfig& config) {
   model.sizes.inner = config.inner;
   model.sizes.positions = config.positions;
   if (config.labels == 0) {
-    model.sizes.mask_token = config.mask_token;
+    if (config.mask_token >= 0) model.sizes.mask_token = config.mask_token;
     return model;
   }
   model.sizes.labels = config.labels;

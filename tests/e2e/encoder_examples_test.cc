@@ -70,8 +70,17 @@ TEST_F(EncoderExamples, TrainAndComeBack) {
     EXPECT_THAT(TextOf({"--address", cluster().address(), "predict", job, "--data",
                         cluster().File(data), "--out", cluster().File("answers.jsonl")}),
                 HasSubstr(rows));
-    EXPECT_THAT(ReadFile(cluster().File("answers.jsonl")).value_or(""), HasSubstr("\"logits\":["));
+    const std::string answers = ReadFile(cluster().File("answers.jsonl")).value_or("");
+    EXPECT_THAT(answers, HasSubstr("\"logits\":["));
+    EXPECT_THAT(answers, HasSubstr("\"label\":"));
   }
+  // And one text by itself; who reads no text says how it is asked.
+  EXPECT_THAT(TextOf({"--address", cluster().address(), "predict", "1", "cat"}),
+              HasSubstr("class:\n"));
+  EXPECT_THAT(TextOf({"--address", cluster().address(), "predict", "2", "cat"}),
+              HasSubstr("meshwright generate 2"));
+  EXPECT_THAT(TextOf({"--address", cluster().address(), "predict", "3", "cat"}),
+              HasSubstr("reads images"));
   const std::string vision = cluster().File("vision");
   TextOf({"--address", cluster().address(), "checkpoint", "export", "3", vision});
   const std::string vision_config = ReadFile(vision + "/config.json").value_or("");

@@ -131,6 +131,30 @@ TEST_F(Page, ButtonsHaveTheirEffect) {
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
+// What tools asked stands aside once it has ended, until somebody wants to see it.
+TEST_F(Page, EndedSessionsOfToolsAreShownWhenAskedFor) {
+  MW_NEEDS("chromium");
+  Look();
+  const int64_t trained = Submit("trained", 3);
+  ASSERT_TRUE(cluster_->Follow(trained).has_value());
+  const auto asked =
+      RunMeshwright({"--address", cluster_->address(), "evaluate", std::to_string(trained)});
+  ASSERT_TRUE(asked.has_value() && asked->exit.ok()) << asked->stderr_text;
+  Open("/");
+  ExpectText("trained");
+  ExpectText("1 ended session");
+  const std::string shown = "document.querySelector('.jobs').innerText.includes('eval')";
+  Expect("!" + shown);
+  ClickButton("1 ended session");
+  Expect(shown);
+  Expect(
+      "[...document.querySelectorAll('button')].some((b) => b.textContent === "
+      "'1 ended session' && b.getAttribute('aria-pressed') === 'true')");
+  ClickButton("1 ended session");
+  Expect("!" + shown);
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
 TEST_F(Page, HasEveryViewAndIsWalkedByKeyboard) {
   MW_NEEDS("chromium");
   Look();

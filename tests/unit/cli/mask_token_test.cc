@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "cli/prepare_training.h"
 
 namespace meshwright::cli {
 namespace {
@@ -115,6 +116,37 @@ TEST_F(MaskToken, IsNoByteOfAText) {
   EXPECT_THAT(Mask({"training.dataset_format=bytes"}),
               HasSubstr("model.mask_token is 103, which is also a byte of the text"));
   EXPECT_EQ(Mask({"training.dataset_format=bytes", "model.mask_token=256"}), "256");
+}
+
+TEST_F(MaskToken, ThatABytesJobDoesNotKnowIsRefused) {
+  WriteFolder("", 60);
+  std::filesystem::remove(dir_.File("tokenizer.json"));
+  EXPECT_THAT(Mask({"training.dataset_format=uint16"}), HasSubstr("model.mask_token = ID"));
+  EXPECT_EQ(Mask({"training.dataset_format=uint16", "model.mask_token=5"}), "5");
+}
+
+// Where the job says no format, the tokenizer in the model's folder reads its texts.
+TEST_F(MaskToken, FormatOfTextsIsThatOfTheFolder) {
+  const auto format = [this](const std::string& path, const char* said = "") {
+    config::ConfigSource source;
+    source.text = fmt::format(
+        "[model]\nhf_path = \"{}\"\nfrom_scratch = true\n[training]\nseq_len = 8\ndataset_path = "
+        "\"{}\"\n{}",
+        dir_.path(), dir_.File(path), said);
+    source.environment_names = {};
+    auto config = config::ParseJobConfig(source);
+    EXPECT_TRUE(config.has_value()) << config.error();
+    if (!config.has_value()) return std::string();
+    const size_t notes = config->notes.size();
+    (void)PrepareTraining(*config);  // a vocabulary of bytes is refused
+    return config->dataset_format + (config->notes.size() > notes ? " noted" : "");
+  };
+  WriteFolder();
+  EXPECT_EQ(format("text.txt"), "text noted");
+  EXPECT_EQ(format("rows.jsonl"), "jsonl noted");
+  EXPECT_EQ(format("text.txt", "dataset_format = \"bytes\"\n"), "bytes");
+  std::filesystem::remove(dir_.File("tokenizer.json"));
+  EXPECT_EQ(format("text.txt"), "bytes");
 }
 
 TEST_F(MaskToken, IsOfModelsThatHideTokens) {

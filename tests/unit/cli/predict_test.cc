@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 #include "cli/predict_file.h"
 #include "cli/predict_text.h"
 #include "client/program.h"
+#include "data/describe.h"
 
 namespace meshwright::cli {
 namespace {
@@ -131,6 +133,37 @@ class PredictOnForeignPrograms : public testing::Test {
 
 const Signature kRows = {{"x", {DType::kF32, {2, 1}}}};
 const Signature kWindows = {{kWindowInput, {DType::kI32, {2, 5}}}};
+
+// Two rows of three classes.
+TEST_F(PredictOnForeignPrograms, ClassesHaveTheirNames) {
+  data::FilesRequest files;
+  files.stream = "data";
+  files.format = "npy";
+  files.paths = files.validation_paths = {"x=" + Npy(2)};
+  AskedRows asked;
+  asked.stream = *data::DescribeFiles(files);
+  asked.rows.labels = 3;
+  asked.rows.label_names = {"ant", "bee", "cat"};
+  Answer answer;
+  answer.tensors = {{kLogitsOutput, Tensor::Of<float>({2, 3}, {0, 1, 0, 2, 0, 0})}};
+  const PredictArgs args = Args("x.npy");
+  ToldSession session = Saying(kRows, answer);
+  ASSERT_EQ(PredictRecords(session, args, asked).value_or(0), 2);
+  EXPECT_EQ(Lines()[0]["label"], "bee");
+  EXPECT_EQ(Lines()[1]["label"], "ant");
+  EXPECT_NEAR(Lines()[0]["probability"].get<double>(), std::exp(1) / (std::exp(1) + 2), 1e-7);
+  EXPECT_EQ(Lines()[0]["logits"].size(), 3u);
+  const auto classes = PredictClasses(session, args, asked);
+  ASSERT_TRUE(classes.has_value()) << classes.error();
+  ASSERT_EQ(classes->size(), 3u);
+  EXPECT_EQ(classes->at(0).id, 1);
+  EXPECT_EQ(classes->at(1).id, 0) << "of equal ones the lower";
+  // Another program's logits are no classes.
+  asked.rows.labels = 4;
+  EXPECT_FALSE(PredictClasses(session, args, asked).has_value());
+  ASSERT_TRUE(PredictRecords(session, args, asked).has_value());
+  EXPECT_FALSE(Lines()[0].contains("label"));
+}
 
 TEST_F(PredictOnForeignPrograms, EveryDTypeIsALineOfNumbers) {
   Answer answer;

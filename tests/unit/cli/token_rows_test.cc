@@ -142,6 +142,17 @@ TEST_F(Answers, BytesAreTokensWithoutATokenizer) {
   EXPECT_EQ(maker.id_end(), 256);
 }
 
+// What bits per byte are of.
+TEST_F(Answers, HaveBytesOfTheirOwn) {
+  const std::string pair = R"({"prompt":"ccc","completion":"ab"})";
+  for (const bool answers : {true, false}) {
+    const auto maker =
+        DocumentMaker::Make({.format = "jsonl", .tokenizer = folder_.path(), .answers = answers});
+    ASSERT_TRUE(maker.has_value()) << maker.error();
+    EXPECT_EQ(maker->OfPart(pair, true, 1).value().at(0).bytes, answers ? 2 : 5);
+  }
+}
+
 TEST_F(Answers, AreRowsThatAJobReads) {
   Write("x.jsonl",
         "{\"prompt\":\"ccc\",\"completion\":\"b\"}\n{\"prompt\":\"c\",\"completion\":\"bb\"}\n");

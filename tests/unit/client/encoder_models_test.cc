@@ -13,6 +13,7 @@ namespace meshwright::models {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kBertSizes[] =
     R"("model_type":"bert","vocab_size":40,"hidden_size":16,"intermediate_size":24,)"
@@ -153,8 +154,23 @@ TEST(BertFolder, RefusesWhatIsNotBuilt) {
                                            R"("problem_type":"regression")")),
               HasSubstr("problem_type 'regression'"));
   ModelSpec spec;
-  spec.hf_config = std::string("{") + kBertSizes + "}";
+  spec.hf_config = std::string("{") + kBertSizes + R"(,"mask_token_id":103})";
   EXPECT_THAT(ErrorOf(MakeModel(spec)), HasSubstr("mask_token is 103"));
+}
+
+// A vocabulary without BERT's own mask: who is asked needs none.
+TEST(BertFolder, NeedsNoMaskToBeRead) {
+  ModelSpec spec;
+  spec.hf_config = std::string("{") + kBertSizes + "}";
+  const auto model = MakeModel(spec);
+  ASSERT_TRUE(model.has_value()) << model.error();
+  EXPECT_EQ(model->sizes.mask_token, std::nullopt);
+  EXPECT_THAT(model->hf_config, Not(HasSubstr("mask_token_id")));
+  spec.hf_config = std::string("{") + kBertSizes +
+                   R"(,"vocab_size":200,"architectures":["BertForSequenceClassification"]})";
+  const auto classifier = MakeModel(spec);
+  ASSERT_TRUE(classifier.has_value()) << classifier.error();
+  EXPECT_THAT(classifier->hf_config, Not(HasSubstr("mask_token_id")));
 }
 
 constexpr char kVitSizes[] =

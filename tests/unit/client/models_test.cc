@@ -182,7 +182,9 @@ TEST(Gpt2, BadHuggingFaceConfigsNameTheKey) {
     return config ? "no error" : config.error().message();
   };
   EXPECT_EQ(message(Gpt2Json("")), "no error");
-  EXPECT_NE(message("[1]").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(message("[1]").find("config.json is no JSON object"), std::string::npos);
+  EXPECT_NE(message("{\n\"n_embd\": 48,\n}").find("no JSON: parse error at line 3, column 1"),
+            std::string::npos);
   EXPECT_NE(message(" \n").find("is empty"), std::string::npos);
   EXPECT_NE(message(Gpt2Json(R"(,"n_embd":"wide")"))
                 .find("'n_embd' must be an integer of 64 bits, is \"wide\""),

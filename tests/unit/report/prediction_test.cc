@@ -19,9 +19,9 @@ TEST(Prediction, LossIsThatOfTheTokensBehindAnotherAndTheLikeliestStandFirst) {
   EXPECT_EQ(said.predicted, 1);
   EXPECT_NEAR(said.loss, std::log(4.0), 1e-12);
   ASSERT_EQ(said.next.size(), 2u);
-  EXPECT_EQ(said.next[0].token, 2);
+  EXPECT_EQ(said.next[0].id, 2);
   EXPECT_NEAR(said.next[0].probability, 0.75, 1e-12);
-  EXPECT_EQ(said.next[1].token, 0) << "of equal ones the lower";
+  EXPECT_EQ(said.next[1].id, 0) << "of equal ones the lower";
 }
 
 TEST(Prediction, OneTokenHasNoLossAndTopIsAtMostTheVocabulary) {
