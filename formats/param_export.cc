@@ -428,21 +428,63 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
   return OkStatus();
 }
 
+namespace {
+
+// A tile that has been found in a file.
+struct FoundTile {
+  ExportLayout layout;
+  std::vector<PlacedRun> runs;
+  size_t bytes = 0;
+};
+
+Result<FoundTile> FindTile(const SafetensorsFile& file, const ir::Node& param,
+                           const ir::TensorType& logical, const ir::Box& box) {
+  FoundTile found;
+  MW_ASSIGN_OR_RETURN(found.layout, LayoutIn(file, param, logical));
+  MW_ASSIGN_OR_RETURN(found.runs, Place(found.layout, logical, box));
+  const auto element = static_cast<size_t>(ir::DTypeBytes(logical.dtype));
+  for (const PlacedRun& run : found.runs) found.bytes += static_cast<size_t>(run.count) * element;
+  return found;
+}
+
+Status ReadFound(const SafetensorsFile& file, const FoundTile& found, ir::DType dtype,
+                 std::span<std::byte> into) {
+  // All of them are found before anything is written: a tile is not left in part.
+  std::vector<const SafetensorsEntry*> entries;
+  for (const PlacedRun& run : found.runs) {
+    MW_ASSIGN_OR_RETURN(const SafetensorsEntry* entry,
+                        FindReadable(file, found.layout, run.tensor));
+    entries.push_back(entry);
+  }
+  const auto element = static_cast<size_t>(ir::DTypeBytes(dtype));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const PlacedRun& run = found.runs[i];
+    const TileSource source{file.data(*entries[i]).data(), entries[i]->dtype,
+                            FindFloat8(entries[i]->dtype_name), dtype};
+    Gather(run.box, source, into.data() + static_cast<size_t>(run.first) * element);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
                                                const ir::TensorType& logical, const ir::Box& box) {
-  MW_ASSIGN_OR_RETURN(const ExportLayout layout, LayoutIn(file, param, logical));
-  MW_ASSIGN_OR_RETURN(const std::vector<PlacedRun> runs, Place(layout, logical, box));
-  const auto element = static_cast<size_t>(ir::DTypeBytes(logical.dtype));
-  int64_t elements = 0;
-  for (const PlacedRun& run : runs) elements += run.count;
-  std::vector<std::byte> tile(static_cast<size_t>(elements) * element);
-  for (const PlacedRun& run : runs) {
-    MW_ASSIGN_OR_RETURN(const SafetensorsEntry* entry, FindReadable(file, layout, run.tensor));
-    const TileSource source{file.data(*entry).data(), entry->dtype, FindFloat8(entry->dtype_name),
-                            logical.dtype};
-    Gather(run.box, source, tile.data() + static_cast<size_t>(run.first) * element);
-  }
+  MW_ASSIGN_OR_RETURN(const FoundTile found, FindTile(file, param, logical, box));
+  std::vector<std::byte> tile(found.bytes);
+  MW_TRY(ReadFound(file, found, logical.dtype, tile));
   return tile;
+}
+
+Status ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
+                       const ir::TensorType& logical, const ir::Box& box,
+                       std::span<std::byte> into) {
+  MW_ASSIGN_OR_RETURN(const FoundTile found, FindTile(file, param, logical, box));
+  if (into.size() != found.bytes) {
+    return InvalidArgument(fmt::format("param '{}': a tile of {} bytes is read into {}",
+                                       found.layout.name, found.bytes, into.size()));
+  }
+  return ReadFound(file, found, logical.dtype, into);
 }
 
 bool MayBeDrawn(const ir::Node& param) { return param.attrs.Int(ir::kDrawnAttr) != 0; }

@@ -202,6 +202,11 @@ Status WriteLogicalTile(SafetensorsWriter& writer, const ir::Node& param,
 // wanted and found shape.
 Result<std::vector<std::byte>> ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
                                                const ir::TensorType& logical, const ir::Box& box);
+// The same, to where the caller has room for it. Errors: also kInvalidArgument: `into` is not of
+// the tile's size.
+Status ReadLogicalTile(const SafetensorsFile& file, const ir::Node& param,
+                       const ir::TensorType& logical, const ir::Box& box,
+                       std::span<std::byte> into);
 
 // Whether the param keeps what it is initialised with where a file of weights lacks it.
 bool MayBeDrawn(const ir::Node& param);

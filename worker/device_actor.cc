@@ -347,6 +347,18 @@ Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<s
   return staging_->Write(memory_.Address(*entry), data.data(), entry->type.bytes());
 }
 
+Status DeviceActor::FillPersistent(const std::string& slot, const FillBlock& fill) {
+  MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
+  MW_CHECK(staging_ != nullptr) << "rank " << rank() << " fills '" << slot << "' before its memory";
+  const bool in_place = entry->space == ir::Space::kHost || (entry->space == ir::Space::kDevice &&
+                                                             device_.kind() == device::Kind::kCpu);
+  const auto bytes = static_cast<size_t>(entry->type.bytes());
+  if (in_place) return fill({memory_.Address(*entry), bytes});
+  std::vector<std::byte> copy(bytes);
+  MW_TRY(fill(copy));
+  return WritePersistent(slot, copy);
+}
+
 DeviceStats DeviceActor::stats() const {
   DeviceStats stats;
   stats.rank = rank();

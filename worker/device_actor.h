@@ -124,6 +124,8 @@ class DeviceActor {
   Result<ops::HostTensor> ReadPersistent(const std::string& slot) const;
   Status CopyPersistent(const std::string& slot, std::span<std::byte> into) const;
   Status WritePersistent(const std::string& slot, const std::vector<std::byte>& data);
+  // `fill` writes the block: in place where it is memory of this host, else into a copy.
+  Status FillPersistent(const std::string& slot, const FillBlock& fill);
 
   // Lets processes of this host work on the device's memory in place. REQUIRES that PostAllocate
   // succeeded.

@@ -281,6 +281,11 @@ class LocalRuntime final : public JobRuntime {
     return actor->WritePersistent(slot, data);
   }
 
+  Status FillPersistent(int rank, const std::string& slot, const FillBlock& fill) override {
+    MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(rank));
+    return actor->FillPersistent(slot, fill);
+  }
+
   void Abort(const Status& cause) override {
     if (!cause_.stopped()) aborted_from_outside_ = true;
     cause_.Record(cause.ok() ? Cancelled("the job was aborted without a cause") : cause);

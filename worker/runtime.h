@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "collective/communicator.h"
 #include "collective/nccl/fabric.h"
@@ -103,6 +104,9 @@ struct OutputBlock {
   std::vector<std::byte> data;
 };
 
+// Writes all of a block; fails where it cannot.
+using FillBlock = FunctionRef<Status(std::span<std::byte> block)>;
+
 // A persistent slot that is copied to memory of the host, of its size.
 struct PersistentCopy {
   int rank = 0;
@@ -169,6 +173,9 @@ class JobRuntime {
   virtual Status CopyAll(const std::vector<PersistentCopy>& copies) = 0;
   virtual Status WritePersistent(int rank, const std::string& slot,
                                  const std::vector<std::byte>& data) = 0;
+  // `fill` writes all of the block, in the device's own memory where this process may write there.
+  // Where it fails, so does this, and what the block has then is not said.
+  virtual Status FillPersistent(int rank, const std::string& slot, const FillBlock& fill) = 0;
 
   virtual void Abort(const Status& cause) = 0;
   virtual std::vector<DeviceStats> Stats() const = 0;

@@ -153,14 +153,13 @@ Status Restore(checkpoint::Reader& reader, const std::vector<std::string>& exclu
     });
   };
   MW_FAILPOINT("executor.restore.before-read");
-  std::vector<std::byte> bytes;  // of one box after the other
   for (const auto& [rank, rank_slots] : slots) {
     for (const auto& [name, slot] : rank_slots) {
       if (excluded(name)) continue;
       const ir::TensorType whole{slot.type.dtype, slot.global_dims};
-      bytes.resize(static_cast<size_t>(slot.type.bytes()));
-      MW_TRY(reader.ReadBox(name, whole, slot.box, bytes));
-      MW_TRY(runtime.WritePersistent(rank, name, bytes));
+      MW_TRY(runtime.FillPersistent(rank, name, [&](std::span<std::byte> into) {
+        return reader.ReadBox(name, whole, slot.box, into);
+      }));
       MW_FAILPOINT("executor.restore.wrote-box");
     }
   }

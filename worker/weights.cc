@@ -93,13 +93,13 @@ Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
         return Internal(fmt::format("the model has no weight '{}' of rank {}", name, rank));
       }
       const ir::TensorType& logical = loss.type(param->second->outputs[0]);
-      const auto tile = formats::ReadLogicalTile(file, *param->second, logical, slot.box);
-      if (!tile && formats::MayBeDrawn(*param->second) &&
-          tile.error().code() == StatusCode::kNotFound) {
-        continue;
-      }
-      MW_TRY(tile);
-      MW_TRY(runtime.WritePersistent(rank, name, *tile));
+      const auto read = [&](std::span<std::byte> into) {
+        return formats::ReadLogicalTile(file, *param->second, logical, slot.box, into);
+      };
+      const Status filled = runtime.FillPersistent(rank, name, read);
+      const bool drawn =
+          filled.code() == StatusCode::kNotFound && formats::MayBeDrawn(*param->second);
+      if (!drawn) MW_TRY(filled);
     }
   }
   return OkStatus();

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "base/parallel.h"
 #include "device/device.h"
 
 namespace meshwright::device {
@@ -25,19 +27,28 @@ namespace {
 // the memory first: a thread that allocates, as a heartbeat does, would wait for all of it.
 constexpr size_t kPopulateBytes = size_t{32} << 20;
 
-// False only when the system says that there is no memory; without the system call, every page is
-// touched.
-bool Populate(std::byte* data, size_t bytes) {
+// A thread is worth its start for so many of these.
+constexpr int64_t kPopulatesOfAThread = 4;
+
+// The error of the system where it has no memory, else 0; without the system call, every page is
+// touched. The system clears pages at the speed of one core for each thread that asks.
+int Populate(std::byte* data, size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (size_t begin = 0; begin < bytes; begin += kPopulateBytes) {
+  const auto count = static_cast<int64_t>((bytes + kPopulateBytes - 1) / kPopulateBytes);
+  std::atomic<int> error = 0;
+  ParallelItems(count, kPopulatesOfAThread, [&](int64_t index) {
+    const size_t begin = static_cast<size_t>(index) * kPopulateBytes;
     const size_t length = std::min(kPopulateBytes, bytes - begin);
-    if (madvise(data + begin, length, MADV_POPULATE_WRITE) == 0) continue;
-    if (errno != EINVAL) return false;
+    if (error != 0 || madvise(data + begin, length, MADV_POPULATE_WRITE) == 0) return;
+    if (errno != EINVAL) {
+      error = errno;
+      return;
+    }
     for (size_t i = 0; i < length; i += page) {
       static_cast<volatile std::byte*>(data + begin)[i] = std::byte{0};
     }
-  }
-  return true;
+  });
+  return error;
 }
 
 // The system promises pages of a shared file without counting them: asked for private memory of
@@ -86,9 +97,9 @@ Result<Mapping> Mapping::Make(int64_t bytes) {
   Mapping mapping(base, mapped, data);
   // Advice only: without huge pages everything works, slower.
   if (large) madvise(data, static_cast<size_t>(usable), MADV_HUGEPAGE);
-  if (!Populate(data, static_cast<size_t>(usable))) {
+  if (const int error = Populate(data, static_cast<size_t>(usable)); error != 0) {
     return Fail(ResourceExhausted(
-        fmt::format("making {} bytes of host memory present: {}", bytes, std::strerror(errno))));
+        fmt::format("making {} bytes of host memory present: {}", bytes, std::strerror(error))));
   }
   return mapping;
 }
@@ -101,9 +112,9 @@ Result<Mapping> Mapping::MakeShared(int64_t bytes) {
   MW_ASSIGN_OR_RETURN(std::byte * data, file.Map());
   Mapping mapping(data, static_cast<size_t>(usable), data);
   if (usable >= kHugePageBytes) CollapseIntoHugePages(data, usable);
-  if (!Populate(data, static_cast<size_t>(usable))) {
+  if (const int error = Populate(data, static_cast<size_t>(usable)); error != 0) {
     return Fail(ResourceExhausted(
-        fmt::format("making {} bytes of shared memory present: {}", bytes, std::strerror(errno))));
+        fmt::format("making {} bytes of shared memory present: {}", bytes, std::strerror(error))));
   }
   mapping.file_ = std::move(file);
   return mapping;

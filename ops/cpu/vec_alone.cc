@@ -251,7 +251,9 @@ constexpr int kPanelVectors = 2;
 #else
 constexpr int kPanelVectors = 4;
 #endif
-constexpr int kPanelRows = 4;
+// As many as registers hold the sums of: a panel is read from the second cache once for all of
+// them.
+constexpr int kPanelRows = 6;
 
 // panel [k, kPanelColumns] = the columns of b, zeros behind the last.
 template <typename T>
@@ -300,7 +302,7 @@ HWY_INLINE void PanelProduct(const AloneWork& work, int64_t row, int64_t segment
     b += kPanelColumns;
   }
   // Unrolled whole, like the loops above: an array whose index is not constant lives in memory.
-  HWY_UNROLL(4)
+  HWY_UNROLL(6)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(4)
     for (int v = 0; v < kPanelVectors; ++v) {
@@ -331,6 +333,9 @@ void Panels(const AloneWork& work) {
     int64_t row = 0;
     for (; row + kPanelRows <= work.size.m; row += kPanelRows) {
       PanelRows<kPanelRows>(work, row, column, width, panel, out);
+    }
+    for (; row + 2 <= work.size.m; row += 2) {
+      PanelRows<2>(work, row, column, width, panel, out);
     }
     for (; row < work.size.m; ++row) PanelRows<1>(work, row, column, width, panel, out);
   }
@@ -418,7 +423,7 @@ HWY_EXPORT(AloneSum);
 namespace {
 
 constexpr int64_t kStreamSums = 32768;  // of all rows, per segment
-constexpr int64_t kPanelSums = 4 * 64;
+constexpr int64_t kPanelSums = 6 * 64;
 constexpr int64_t kDotSums = 4 * 16;
 
 AloneOperand Transposed(const AloneOperand& x) {

@@ -319,6 +319,26 @@ TEST(JobRuntime, PersistentAccessNamesRankAndSlot) {
               HasSubstr("7 bytes written to persistent slot 'x' f32[2] of 8 bytes"));
 }
 
+TEST(JobRuntime, ABlockIsFilledWhereItLies) {
+  auto runtime = MustLoad(LocalOptions(1, CountingPrograms()));
+  const std::byte* first = nullptr;
+  const auto fill = [&](std::byte value) {
+    return runtime->FillPersistent(0, "x", [&](std::span<std::byte> block) {
+      EXPECT_EQ(block.size(), 8u);
+      std::fill(block.begin(), block.end(), value);
+      if (first == nullptr) first = block.data();
+      EXPECT_EQ(block.data(), first) << "the device's own memory, not a copy";
+      return OkStatus();
+    });
+  };
+  ASSERT_TRUE(fill(std::byte{1}).ok());
+  ASSERT_TRUE(fill(std::byte{2}).ok());
+  EXPECT_EQ(runtime->ReadPersistent(0, "x")->data, std::vector<std::byte>(8, std::byte{2}));
+  const auto fails = [](std::span<std::byte> /*block*/) { return DataLoss("half a file"); };
+  EXPECT_EQ(runtime->FillPersistent(0, "x", fails).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(runtime->FillPersistent(0, "nope", fails).code(), StatusCode::kNotFound);
+}
+
 TEST(JobRuntime, LaunchRefusesWhatItCannotRun) {
   auto runtime = JobRuntime::Load(LocalOptions(1, CountingPrograms()));
   ASSERT_TRUE(runtime.has_value()) << runtime.error();
