@@ -326,27 +326,6 @@ Status DeviceActor::CopyPersistent(const std::string& slot, std::span<std::byte>
   return ReadBytes(memory_, *entry, 0, into, *staging_);
 }
 
-Status DeviceActor::WritePersistent(const std::string& slot, const std::vector<std::byte>& data) {
-  MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
-  MW_CHECK(staging_ != nullptr) << "rank " << rank() << " writes '" << slot
-                                << "' before its memory";
-  if (static_cast<int64_t>(data.size()) != entry->type.bytes()) {
-    return InvalidArgument(
-        fmt::format("rank {}: {} bytes written to persistent slot '{}' {} of {} bytes", rank(),
-                    data.size(), slot, entry->type.ToString(), entry->type.bytes()));
-  }
-  switch (entry->space) {
-    case ir::Space::kDevice:
-      break;
-    case ir::Space::kHost:
-      std::memcpy(memory_.Address(*entry), data.data(), data.size());
-      return OkStatus();
-    case ir::Space::kDisk:
-      return memory_.file()->Write(entry->offset_bytes, data);
-  }
-  return staging_->Write(memory_.Address(*entry), data.data(), entry->type.bytes());
-}
-
 Status DeviceActor::FillPersistent(const std::string& slot, const FillBlock& fill) {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
   MW_CHECK(staging_ != nullptr) << "rank " << rank() << " fills '" << slot << "' before its memory";
@@ -356,7 +335,8 @@ Status DeviceActor::FillPersistent(const std::string& slot, const FillBlock& fil
   if (in_place) return fill({memory_.Address(*entry), bytes});
   std::vector<std::byte> copy(bytes);
   MW_TRY(fill(copy));
-  return WritePersistent(slot, copy);
+  if (entry->space == ir::Space::kDisk) return memory_.file()->Write(entry->offset_bytes, copy);
+  return staging_->Write(memory_.Address(*entry), copy.data(), entry->type.bytes());
 }
 
 DeviceStats DeviceActor::stats() const {

@@ -123,7 +123,6 @@ class DeviceActor {
   // Errors: kNotFound naming rank and slot; kInvalidArgument on a size mismatch; the device's.
   Result<ops::HostTensor> ReadPersistent(const std::string& slot) const;
   Status CopyPersistent(const std::string& slot, std::span<std::byte> into) const;
-  Status WritePersistent(const std::string& slot, const std::vector<std::byte>& data);
   // `fill` writes the block: in place where it is memory of this host, else into a copy.
   Status FillPersistent(const std::string& slot, const FillBlock& fill);
 

@@ -275,12 +275,6 @@ class LocalRuntime final : public JobRuntime {
     return WaitAll();
   }
 
-  Status WritePersistent(int rank, const std::string& slot,
-                         const std::vector<std::byte>& data) override {
-    MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(rank));
-    return actor->WritePersistent(slot, data);
-  }
-
   Status FillPersistent(int rank, const std::string& slot, const FillBlock& fill) override {
     MW_ASSIGN_OR_RETURN(DeviceActor * actor, ActorOf(rank));
     return actor->FillPersistent(slot, fill);
@@ -387,6 +381,19 @@ class LocalRuntime final : public JobRuntime {
 };
 
 }  // namespace
+
+Status JobRuntime::WritePersistent(int rank, const std::string& slot,
+                                   const std::vector<std::byte>& data) {
+  return FillPersistent(rank, slot, [&](std::span<std::byte> block) {
+    if (data.size() != block.size()) {
+      return InvalidArgument(
+          fmt::format("{} bytes written to persistent slot '{}' of rank {}, which has {}",
+                      data.size(), slot, rank, block.size()));
+    }
+    std::copy(data.begin(), data.end(), block.begin());
+    return OkStatus();
+  });
+}
 
 Result<std::unique_ptr<JobRuntime>> JobRuntime::Load(RuntimeOptions options) {
   MW_TRY(CheckOptions(options));

@@ -171,8 +171,7 @@ class JobRuntime {
   virtual Status CopyPersistent(int rank, const std::string& slot, std::span<std::byte> into) = 0;
   // All of them, each on its device's own thread, and devices beside one another.
   virtual Status CopyAll(const std::vector<PersistentCopy>& copies) = 0;
-  virtual Status WritePersistent(int rank, const std::string& slot,
-                                 const std::vector<std::byte>& data) = 0;
+  Status WritePersistent(int rank, const std::string& slot, const std::vector<std::byte>& data);
   // `fill` writes all of the block, in the device's own memory where this process may write there.
   // Where it fails, so does this, and what the block has then is not said.
   virtual Status FillPersistent(int rank, const std::string& slot, const FillBlock& fill) = 0;

@@ -555,27 +555,6 @@ TEST_F(SafetensorsTest, ReadingSaysWhichShapeTheModelNeeds) {
   EXPECT_EQ(missing.error().code(), StatusCode::kNotFound);
 }
 
-// What has a tensor for each place of its first dim is read whole, or not at all.
-TEST_F(SafetensorsTest, ReadsIntoTheCallersMemory) {
-  std::string file = Raw(R"({"e.0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 0);
-  const float values[2] = {3, 4};
-  file.append(reinterpret_cast<const char*>(values), sizeof values);
-  const auto opened = SafetensorsFile::Open(WriteRaw(file));
-  ASSERT_TRUE(opened) << opened.error();
-  const ir::Node experts = Param({{"name", "e"}, {"export_name", "e.{}"}});
-  std::vector<std::byte> block(16, std::byte{7});
-  const std::vector<std::byte> before = block;
-  const auto read = [&](int64_t count) {
-    return ReadLogicalTile(**opened, experts, {ir::DType::kF32, {count, 2}}, {}, block);
-  };
-  EXPECT_EQ(read(2).code(), StatusCode::kNotFound) << "there is no e.1";
-  EXPECT_EQ(block, before);
-  EXPECT_EQ(read(1).code(), StatusCode::kInvalidArgument) << "16 bytes for 8";
-  block.resize(8);
-  ASSERT_TRUE(read(1).ok());
-  EXPECT_EQ(std::memcmp(block.data(), values, sizeof values), 0);
-}
-
 TEST_F(SafetensorsTest, ChecksTheWeightsOfAGraph) {
   const auto opened = SafetensorsFile::Open(
       WriteRaw(Raw(R"({"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", 4)));

@@ -316,7 +316,7 @@ TEST(JobRuntime, PersistentAccessNamesRankAndSlot) {
   const Status wrong = runtime->WritePersistent(0, "x", std::vector<std::byte>(7));
   EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(wrong.message(),
-              HasSubstr("7 bytes written to persistent slot 'x' f32[2] of 8 bytes"));
+              HasSubstr("7 bytes written to persistent slot 'x' of rank 0, which has 8"));
 }
 
 TEST(JobRuntime, ABlockIsFilledWhereItLies) {
