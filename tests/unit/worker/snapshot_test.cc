@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "checkpoint/manifest.h"
 #include "collective/door.h"
 #include "tests/unit/worker/program_maker.h"
@@ -304,8 +305,11 @@ TEST(SlotReader, AnAnswerThatBreaksOffIsAnError) {
   const collective::DoorName name{"c", 5, 77, "secret"};
   const std::string bytes = "12345678";
   int connections = 0;
+  // The thread may have answered before the door's own has its handle.
+  Mutex mutex;
   std::thread server;
   const auto door = collective::OpenDoor(listener, name, [&](collective::Connection connection) {
+    const MutexLock lock(mutex);
     if (server.joinable()) server.join();
     server = std::thread(
         [&bytes, first = connections++ == 0, connection = std::move(connection)]() mutable {
@@ -329,6 +333,7 @@ TEST(SlotReader, AnAnswerThatBreaksOffIsAnError) {
     EXPECT_TRUE(again.ok()) << again;
     EXPECT_EQ(got, bytes);
   }
+  const MutexLock lock(mutex);
   server.join();
 }
 
