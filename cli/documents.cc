@@ -35,7 +35,8 @@ Result<std::string> IdentityOf(const std::string& path) {
   std::vector<std::string> files = {"tokenizer.json",          "tokenizer.model",
                                     "tokenizer_config.json",   "added_tokens.json",
                                     "special_tokens_map.json", "chat_template.jinja",
-                                    "chat_template.json"};
+                                    "chat_template.json",      "spiece.model",
+                                    "sentencepiece.bpe.model"};
   for (std::string& file : files) file = base.empty() ? file : base + "/" + file;
   if (!folder) files.push_back(path);
   for (const std::string& file : files) {
@@ -89,7 +90,7 @@ std::string FolderOfTokenizer(const std::string& path) {
 
 bool HasTokenizer(const std::string& path) {
   if (!FileExists(path + "/.")) return FileExists(path);
-  return FileExists(path + "/tokenizer.json") || FileExists(path + "/tokenizer.model");
+  return !Tokenizer::FileIn(path).empty();
 }
 
 std::optional<uint32_t> EndOfText(const std::string& folder, const Tokenizer& tokenizer) {

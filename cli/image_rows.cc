@@ -85,7 +85,7 @@ Result<LabelledImage> ImageOfLine(const std::string& line, const std::string& fo
     return Fail(InvalidArgument("has no \"image\", a path, and \"label\""));
   }
   int32_t number = 0;
-  if (labelled) {
+  if (labelled && !rows.asks) {
     MW_ASSIGN_OR_RETURN(number, LabelOfLine(*label, rows));
   }
   const fs::path path(image->get<std::string>());

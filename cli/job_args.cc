@@ -157,7 +157,7 @@ void AddPredict(CLI::App& app, PredictArgs& args) {
   predict->add_option("--format", args.format, "Of --data; default: by name, or as the job's")
       ->check(CLI::IsMember(PredictFormats()));
   predict->add_option("--out", args.out, "With --data: what comes out, .jsonl or .npy");
-  predict->add_option("--top", args.top, "So many of the likeliest next tokens")
+  predict->add_option("--top", args.top, "So many of the likeliest next tokens, or classes")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   predict->add_option("--timeout-s", args.timeout_s, "Patience: the model may wait for devices")

@@ -179,13 +179,16 @@ Result<ir::DataStream> FindAll(const config::JobConfig& config,
 
 }  // namespace
 
+std::string FolderOfModel(const config::JobConfig& config) {
+  if (!config.hf_path.ends_with(".json")) return config.hf_path;
+  const std::string folder = std::filesystem::path(config.hf_path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 // The tokenizer of the data: the one that is named, else the model's.
 Result<std::string> TokenizerOf(const config::JobConfig& config) {
   if (config.tokenizer != "byte") return data::ResolvePath(config.tokenizer, config.folder);
-  if (config.hf_path.ends_with(".json")) {
-    return std::filesystem::path(config.hf_path).parent_path().string();
-  }
-  if (!config.hf_path.empty()) return config.hf_path;
+  if (!config.hf_path.empty()) return FolderOfModel(config);
   return Fail(InvalidArgument(
       fmt::format("training.dataset_format is \"{}\", so training.tokenizer has to name a "
                   "tokenizer.json, a tokenizer.model or the folder of a model",

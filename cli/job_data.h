@@ -20,6 +20,9 @@ Result<ir::DataStream> FindDataset(const config::JobConfig& config);
 Status CheckDataset(const config::JobConfig& config, const ir::DataStream& dataset,
                     int64_t vocabulary);
 
+// Where the files of model.hf_path are; "": it is not said.
+std::string FolderOfModel(const config::JobConfig& config);
+
 // The tokenizer of the data: the one that is named, else the model's. Errors: kInvalidArgument
 // where the job names none; kNotFound.
 Result<std::string> TokenizerOf(const config::JobConfig& config);

@@ -368,7 +368,7 @@ Result<std::vector<report::Likely>> PredictClasses(client::Session& session,
     return Fail(FailedPrecondition(fmt::format("the program '{}' gives out no \"{}\" of {} classes",
                                                kPredictProgram, kLogitsOutput, asked.rows.labels)));
   }
-  return report::Likeliest(logits->RealsOfRow(0), static_cast<int>(asked.rows.labels));
+  return report::Likeliest(logits->RealsOfRow(0), args.top);
 }
 
 Result<int64_t> PredictTexts(client::Session& session, const PredictArgs& args,

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "cli/image_rows.h"
+#include "cli/predict_text.h"
 #include "cli/row_files.h"
 #include "cli/token_files.h"
 #include "config/job_config.h"
@@ -51,6 +52,10 @@ Result<data::FilesRequest> TextsToAsk(const config::JobConfig& config, const mod
   texts.vocabulary = model.vocabulary;
   texts.cache = TokenCacheOf(paths[0]);
   MW_ASSIGN_OR_RETURN(const RowFiles made, MakeRowFiles(texts));
+  if (made.cut > 0) {
+    fmt::print(stderr, "note: {} texts are longer than {} tokens and were cut\n", made.cut,
+               texts.tokens);
+  }
   data::FilesRequest request;
   request.format = "safetensors";
   request.paths = made.paths;
@@ -62,10 +67,16 @@ struct JobModel {
   models::Model model;
 };
 
-// Nothing: no job file says it.
+// Known from the program alone: the folder of the model need not be on this machine.
+bool TakesWindows(const ir::JobRequest& job) {
+  const ir::JobProgram* const program = job.FindProgram(kPredictProgram);
+  return program != nullptr && program->inputs.contains(kWindowInput);
+}
+
+// Nothing: the job is trained on windows of tokens, or no job file says it.
 Result<std::optional<JobModel>> ModelOfJob(const ir::JobRequest& job) {
   std::optional<JobModel> none;
-  if (job.config_text.empty()) return none;
+  if (job.config_text.empty() || TakesWindows(job)) return none;
   config::ConfigSource source;
   source.text = job.config_text;
   source.environment_names = {};

@@ -15,7 +15,8 @@
 
 namespace meshwright::cli {
 
-// What one sample of a job is; nothing: no job file says it. Errors: those of config::PrepareJob.
+// What one sample of a job is; nothing: it is trained on windows of tokens, or no job file says it.
+// Errors: those of config::PrepareJob.
 Result<std::optional<models::ModelRows>> RowsOfJob(const ir::JobRequest& job);
 
 struct AskedRows {

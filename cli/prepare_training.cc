@@ -2,35 +2,88 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cli/documents.h"
 #include "cli/image_rows.h"
 #include "cli/job_data.h"
 #include "cli/mask_token.h"
+#include "config/data_sets.h"
+#include "data/paths.h"
 
 namespace meshwright::cli {
 namespace {
 
-// A model that has a tokenizer reads its tokens: bytes would be other words to it.
-void TakeFormat(config::JobConfig& config) {
-  const bool reads = !config.dataset_path.empty() || !config.datasets.empty();
-  if (!reads || config.hf_path.empty() || config.origins.contains("training.dataset_format")) {
-    return;
+constexpr const char* kLines = ".jsonl";
+
+// By the names of the files: of a folder or a glob all of them.
+std::string FormatOf(const config::JobConfig& config, const std::string& path) {
+  std::vector<std::string> files =
+      data::ExpandPath(path, config.folder, "").value_or(std::vector{path});
+  const bool lines = std::all_of(files.begin(), files.end(),
+                                 [](const std::string& file) { return file.ends_with(kLines); });
+  return lines ? "jsonl" : "text";
+}
+
+// Entries of sets that are JSON lines say so, unless they say another format.
+void NameLines(const config::JobConfig& config, std::vector<std::string>& entries,
+               const std::vector<config::DataSet>& sets) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const size_t options = entries[i].rfind(": ");
+    const bool has_options =
+        options != std::string::npos && entries[i].find('=', options) != std::string::npos;
+    if (has_options && entries[i].find("format=", options) != std::string::npos) continue;
+    if (FormatOf(config, sets[i].path) != "jsonl") continue;
+    entries[i] += has_options ? ", format=jsonl" : ": format=jsonl";
   }
-  const auto folder = TokenizerOf(config);
-  if (!folder.has_value() || !HasTokenizer(*folder)) return;
-  config.dataset_format = config.dataset_path.ends_with(".jsonl") ? "jsonl" : "text";
+}
+
+// What the text of a job is read by, where it says no format: a tokenizer that it names, else that
+// of its model, to which bytes would be other words.
+Status TakeFormat(config::JobConfig& config) {
+  MW_ASSIGN_OR_RETURN(const auto sets, config::TrainingSets(config));
+  const bool says_nothing = config.tokenizer == "byte" && config.hf_path.empty();
+  if (sets.empty() || says_nothing || config.origins.contains("training.dataset_format")) {
+    return OkStatus();
+  }
+  MW_ASSIGN_OR_RETURN(const std::string tokenizer, TokenizerOf(config));
+  if (!HasTokenizer(tokenizer)) {
+    config.notes.push_back(
+        fmt::format("training.dataset_format is \"bytes\", a token for each byte: the job says "
+                    "none, and {} has no tokenizer.json, tokenizer.model or spiece.model",
+                    tokenizer));
+    return OkStatus();
+  }
+  std::erase_if(config.notes, [](const std::string& note) {
+    return note.starts_with("training.tokenizer has no effect");
+  });
+  MW_ASSIGN_OR_RETURN(const auto held, config::ValidationSets(config));
+  config.dataset_format =
+      config.datasets.empty() ? FormatOf(config, config.dataset_path) : std::string("text");
+  NameLines(config, config.datasets, sets);
+  NameLines(config, config.validation_datasets, held);
+  if (!config.validation_path.empty() && config.datasets.empty() &&
+      FormatOf(config, config.validation_path) != config.dataset_format) {
+    return InvalidArgument(
+        fmt::format("training.dataset_path is read as \"{}\", as the job says no format, and "
+                    "validation.dataset_path = \"{}\" is another one; write validation.datasets = "
+                    "[\"held: {}: format={}\"]",
+                    config.dataset_format, config.validation_path, config.validation_path,
+                    FormatOf(config, config.validation_path)));
+  }
   config.notes.push_back(fmt::format(
       "training.dataset_format = \"{}\", as the job says none and {} has a tokenizer; \"bytes\" "
       "makes a token of each byte",
-      config.dataset_format, *folder));
+      config.dataset_format, tokenizer));
+  return OkStatus();
 }
 
 }  // namespace
 
 Result<config::PreparedJob> PrepareTraining(config::JobConfig& config) {
-  TakeFormat(config);
+  MW_TRY(TakeFormat(config));
   MW_TRY(TakeMaskToken(config));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   if (NameClasses(prepared.model, config)) {

@@ -18,6 +18,7 @@
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "base/sha256.h"
+#include "cli/job_data.h"
 #include "cli/token_files.h"
 #include "data/check_contents.h"
 #include "data/counts.h"
@@ -35,14 +36,12 @@ using models::SampleKind;
 using tokenizer::Tokenizer;
 using Ids = std::vector<uint32_t>;
 
-constexpr const char* kRowsMadeBy = "row files 1";  // another number: rows are made otherwise
+constexpr const char* kRowsMadeBy = "row files 2";  // another number: rows are made otherwise
 constexpr size_t kRowNameLength = 40;
 
 // The file that decides what a tokenizer does.
 std::string FileOfTokenizer(const std::string& path) {
-  if (!FileExists(path + "/.")) return path;
-  const std::string json = path + "/tokenizer.json";
-  return FileExists(json) ? json : path + "/tokenizer.model";
+  return FileExists(path + "/.") ? Tokenizer::FileIn(path) : path;
 }
 
 struct Line {
@@ -138,8 +137,11 @@ class RowMaker {
       MW_ASSIGN_OR_RETURN(bytes, ReadFile(FileOfTokenizer(request.tokenizer)));
     }
     const models::ModelRows& rows = request.rows;
-    maker.identity_ = fmt::format("{}\n{} {} {} {}\n", kRowsMadeBy, static_cast<int>(rows.kind),
-                                  request.tokens, maker.target_tokens(), rows.padding);
+    // With all that a line is checked against: rows that are there are not checked again.
+    maker.identity_ =
+        fmt::format("{}\n{} {} {} {} {} {} {}\n", kRowsMadeBy, static_cast<int>(rows.kind),
+                    request.tokens, maker.target_tokens(), rows.padding, rows.labels,
+                    request.vocabulary, rows.asks ? "asked" : "learned");
     for (const std::string& name : rows.label_names) maker.identity_ += name + "\n";
     if (maker.hides()) {
       maker.identity_ += fmt::format("spans {} {} {} {}\n", rows.hidden_share, rows.mean_span,
@@ -233,7 +235,8 @@ class RowMaker {
     if (!text || (label == line.end() && !rows().asks)) {
       return Fail(InvalidArgument("has no \"text\", a text, and \"label\""));
     }
-    if (label != line.end()) {
+    // What is asked about may have a label that says there is none, such as -1.
+    if (!rows().asks) {
       MW_ASSIGN_OR_RETURN(to.at("label")[0], LabelOf(*label));
     }
     const std::optional<std::string_view> second = TextOf(line, "text_pair");
@@ -432,8 +435,7 @@ Result<RowFiles> MakeRowFiles(const RowFilesRequest& request) {
 
 std::string RowTokenizerOf(const config::JobConfig& config) {
   if (config.tokenizer != "byte") return data::ResolvePath(config.tokenizer, config.folder);
-  if (!config.hf_path.ends_with(".json")) return config.hf_path;
-  return std::filesystem::path(config.hf_path).parent_path().string();
+  return FolderOfModel(config);
 }
 
 namespace {

@@ -41,6 +41,9 @@ void HfWriter::Set(const std::string& key, const std::vector<double>& value) {
 void HfWriter::Set(const std::string& key, const std::vector<int64_t>& value) {
   json_->At(key) = value;
 }
+void HfWriter::SetIn(const std::string& object, const std::string& name, int64_t value) {
+  json_->At(object)[name] = value;
+}
 void HfWriter::SetNull(const std::string& key) { json_->At(key) = nullptr; }
 void HfWriter::Clear(const std::string& key) { json_->At(key) = nlohmann::ordered_json::object(); }
 void HfWriter::Remove(const std::string& key) { json_->root.erase(key); }

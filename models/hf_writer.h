@@ -25,6 +25,8 @@ class HfWriter {
   void Set(const std::string& key, const std::vector<std::string>& value);
   void Set(const std::string& key, const std::vector<double>& value);
   void Set(const std::string& key, const std::vector<int64_t>& value);
+  // A member of an object, whatever stands in its name.
+  void SetIn(const std::string& object, const std::string& name, int64_t value);
   void SetNull(const std::string& key);
   void Remove(const std::string& key);
   // An object without keys, where it was.

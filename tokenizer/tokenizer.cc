@@ -21,12 +21,14 @@ Status NeedsUtf8(std::string_view text) {
 
 // The file that a folder of a model has.
 Result<std::string> FileOf(const std::string& path) {
-  for (const char* name : {"/tokenizer.json", "/tokenizer.model"}) {
-    if (FileExists(path + name)) return path + name;
-  }
+  if (std::string file = Tokenizer::FileIn(path); !file.empty()) return file;
   if (FileExists(path + "/config.json") || FileExists(path + "/.")) {
-    return Fail(
-        NotFound(fmt::format("{} has neither a tokenizer.json nor a tokenizer.model", path)));
+    const bool older = FileExists(path + "/vocab.txt") || FileExists(path + "/vocab.json");
+    return Fail(NotFound(fmt::format(
+        "{} has neither a tokenizer.json nor a tokenizer.model{}", path,
+        older ? "; transformers' AutoTokenizer.from_pretrained(..).save_pretrained(..) writes the "
+                "first from its vocab files"
+              : "")));
   }
   return path;
 }
@@ -48,6 +50,15 @@ Result<Tokenizer> OfPieces(const std::string& file, std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string Tokenizer::FileIn(const std::string& folder) {
+  // The last two are SentencePiece's under the names that T5 and XLM-R gave it.
+  for (const char* name :
+       {"/tokenizer.json", "/tokenizer.model", "/spiece.model", "/sentencepiece.bpe.model"}) {
+    if (FileExists(folder + name)) return folder + name;
+  }
+  return "";
+}
 
 Result<Tokenizer> Tokenizer::Load(const std::string& path) {
   MW_ASSIGN_OR_RETURN(const std::string file, FileOf(path));

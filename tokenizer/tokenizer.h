@@ -36,6 +36,9 @@ struct PairEncoding {
 
 class Tokenizer {
  public:
+  // The file of a tokenizer that a folder has; "": none that is read.
+  static std::string FileIn(const std::string& folder);
+
   // A tokenizer.json, a tokenizer.model of SentencePiece, or a folder with one of them. Errors:
   // those of ReadFile; kUnimplemented: another file; kInvalidArgument where it cannot be executed,
   // with the path and the place in the file.

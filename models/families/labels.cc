@@ -45,7 +45,7 @@ void WriteLabels(int64_t labels, const std::vector<std::string>& names, HfWriter
     const bool named = static_cast<int64_t>(names.size()) == labels;
     const std::string name = named ? names[static_cast<size_t>(i)] : fmt::format("LABEL_{}", i);
     json.Set(fmt::format("id2label.{}", i), name.c_str());
-    if (name.find('.') == std::string::npos) json.Set("label2id." + name, i);
+    json.SetIn("label2id", name, i);
   }
 }
 

@@ -1,5 +1,7 @@
 // Phi-3 and 4-mini: files have q, k and v as one tensor, gate and up as another; positions are
 // stretched by longrope and may turn a part of each head only.
+#include <fmt/format.h>
+
 #include "models/families/llama_line.h"
 
 namespace meshwright::models {
@@ -24,6 +26,17 @@ Status ReadPhi3(const HfConfig& json, LlamaConfig& config) {
   for (const char* key : {"resid_pdrop", "embd_pdrop"}) MW_TRY(json.RefuseOther(key, 0.0));
   MW_TRY(ReadSlidingWindow(json, 0, config));
   const std::string key = json.Has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  for (const char* name : {".type", ".rope_type"}) {
+    std::string kind;
+    MW_TRY(json.Read(key + name, kind));
+    // transformers takes it for longrope here, and for itself elsewhere.
+    if (kind == "yarn") {
+      return Unimplemented(
+          fmt::format("config.json: {}{} = 'yarn' is not supported of phi3, where it means "
+                      "'longrope'; write that",
+                      key, name));
+    }
+  }
   for (const std::string& part :
        {std::string("partial_rotary_factor"), key + ".partial_rotary_factor"}) {
     MW_TRY(json.Read(part, config.rope_part));

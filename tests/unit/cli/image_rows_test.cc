@@ -206,6 +206,9 @@ TEST_F(ImageRowsTest, ClassesAreCalledAsTheirFolders) {
   EXPECT_EQ(json["id2label"]["1"], "owl");
   EXPECT_EQ(json["label2id"]["cat"], 0);
   EXPECT_FALSE(NameClasses(prepared->model, config)) << "they have names";
+  config.model.label_names = {"v1.0", "v2.0"};
+  const auto dotted = nlohmann::json::parse(config::PrepareJob(config)->model.hf_config);
+  EXPECT_EQ(dotted["label2id"]["v2.0"], 1);
   config.model.label_names = {"cat", "cat"};
   EXPECT_THAT(config::PrepareJob(config).error().message(), HasSubstr("1 of them distinct"));
   config.model.label_names.clear();

@@ -145,8 +145,51 @@ TEST_F(MaskToken, FormatOfTextsIsThatOfTheFolder) {
   EXPECT_EQ(format("text.txt"), "text noted");
   EXPECT_EQ(format("rows.jsonl"), "jsonl noted");
   EXPECT_EQ(format("text.txt", "dataset_format = \"bytes\"\n"), "bytes");
+  // Of a folder all files are asked.
+  std::filesystem::create_directory(dir_.File("chats"));
+  Write("chats/a.jsonl", "{}\n");
+  EXPECT_EQ(format("chats"), "jsonl noted");
+  Write("chats/b.txt", "b\n");
+  EXPECT_EQ(format("chats"), "text noted");
   std::filesystem::remove(dir_.File("tokenizer.json"));
-  EXPECT_EQ(format("text.txt"), "bytes");
+  EXPECT_EQ(format("text.txt"), "bytes noted") << "that the folder has none";
+}
+
+// Each set has the format of its own name, and it is on record.
+TEST_F(MaskToken, FormatOfSetsIsThatOfTheirNames) {
+  WriteFolder();
+  config::ConfigSource source;
+  source.text = fmt::format(
+      "[model]\nhf_path = \"{0}\"\nfrom_scratch = true\n[training]\nseq_len = 8\ndatasets = "
+      "[\"a.jsonl: weight=3\", \"b.jsonl\", \"c.txt\", \"d.jsonl: format=text\"]\n[validation]\n"
+      "datasets = [\"held: e.jsonl\"]\n",
+      dir_.path());
+  source.environment_names = {};
+  auto config = config::ParseJobConfig(source);
+  ASSERT_TRUE(config.has_value()) << config.error();
+  const auto prepared = PrepareTraining(*config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  EXPECT_THAT(config->datasets,
+              ::testing::ElementsAre("a.jsonl: weight=3, format=jsonl", "b.jsonl: format=jsonl",
+                                     "c.txt", "d.jsonl: format=text"));
+  EXPECT_THAT(config->validation_datasets, ::testing::ElementsAre("held: e.jsonl: format=jsonl"));
+}
+
+TEST_F(MaskToken, FormatOfTextsIsThatOfANamedTokenizer) {
+  WriteFolder();
+  config::ConfigSource source;
+  source.text = fmt::format(
+      "[model]\nname = \"gpt2\"\nvocab_size = 300\n[training]\nseq_len = 8\ntokenizer = \"{}\"\n"
+      "dataset_path = \"{}\"\n",
+      dir_.File("tokenizer.json"), dir_.File("text.txt"));
+  source.environment_names = {};
+  auto config = config::ParseJobConfig(source);
+  ASSERT_TRUE(config.has_value()) << config.error();
+  ASSERT_TRUE(PrepareTraining(*config).has_value());
+  EXPECT_EQ(config->dataset_format, "text");
+  for (const std::string& note : config->notes) {
+    EXPECT_THAT(note, ::testing::Not(HasSubstr("training.tokenizer has no effect")));
+  }
 }
 
 TEST_F(MaskToken, IsOfModelsThatHideTokens) {

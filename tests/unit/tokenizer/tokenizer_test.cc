@@ -234,6 +234,11 @@ TEST(Tokenizer, LoadsTheFileOfAFolder) {
   const TempDir folder = TempDir::Make().value();
   EXPECT_THAT(Tokenizer::Load(folder.path()).error().message(),
               HasSubstr("neither a tokenizer.json nor a tokenizer.model"));
+  ASSERT_TRUE(WriteFileAtomic(folder.File("vocab.txt"), "a\n").ok());
+  EXPECT_THAT(Tokenizer::Load(folder.path()).error().message(), HasSubstr("from its vocab files"));
+  EXPECT_EQ(Tokenizer::FileIn(folder.path()), "");
+  ASSERT_TRUE(WriteFileAtomic(folder.File("spiece.model"), "no model").ok());
+  EXPECT_EQ(Tokenizer::FileIn(folder.path()), folder.File("spiece.model"));
   ASSERT_TRUE(WriteFileAtomic(folder.File("tokenizer.json"), SmallBpe().dump()).ok());
   EXPECT_THAT(Tokenizer::Load(folder.path()).value().Encode("abc").value(), ElementsAre(4));
   ASSERT_TRUE(WriteFileAtomic(folder.File("x.bin"), "no model").ok());
