@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/folder_job.h"
 #include "cli/input_files.h"
 #include "formats/adapters.h"
 
@@ -32,13 +33,24 @@ Result<WeightsFile> OpenBase(const std::string& given) {
   return WeightsFile::Open(found);
 }
 
+// People know a job by its id.
+Status CheckFile(const std::string& weights) {
+  if (!IsJobId(weights) || FileExists(weights)) return OkStatus();
+  return NotFound(fmt::format(
+      "'{}' is no file; of job {} give the file model.safetensors of its folder, which `meshwright "
+      "describe {}` names",
+      weights, weights, weights));
+}
+
 Result<nlohmann::ordered_json> Export(const AdapterArgs& args) {
+  MW_TRY(CheckFile(args.weights));
   MW_ASSIGN_OR_RETURN(const auto tuned, formats::SafetensorsFile::Open(args.weights));
   MW_TRY(formats::WriteAdapter(*tuned, args.out, args.base_model));
   return nlohmann::ordered_json{{"folder", args.out}};
 }
 
 Result<nlohmann::ordered_json> Merge(const AdapterArgs& args) {
+  MW_TRY(CheckFile(args.weights));
   std::optional<WeightsFile> base;
   std::optional<TempDir> temporary;
   std::string path = args.weights;

@@ -76,7 +76,8 @@ Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
                     FormatBytes(checkpoint::StateBytes(manifest)),
                     std::to_string(manifest.tensors.size()), manifest.cause,
                     OneLine(manifest.job_name)});
-    if (manifest.cause.starts_with("best")) best = rows.size() - 1;
+    // The newest step stands first.
+    if (!best && manifest.cause.starts_with("best")) best = rows.size() - 1;
     if (global.json) fmt::print("{}\n", Dump(SummaryJson(manifest, path)));
   }
   if (best) rows[*best][4] += ", the best so far";

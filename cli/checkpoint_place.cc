@@ -60,7 +60,11 @@ Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
   const ir::FolderRef& folder = job.checkpoint_folder;
   if (folder.path.empty()) {
     return Fail(NotFound(fmt::format(
-        "job {} keeps no checkpoints; set checkpoint.enable = true in its job file", id)));
+        "job {} keeps no checkpoints (checkpoint.enable = true in its job file does, before it "
+        "runs); "
+        "the weights that it left are the file model.safetensors of its folder, which `meshwright "
+        "describe {}` names",
+        id, id)));
   }
   if (folder.at_controller()) return AtController(id, folder, global);
   MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());

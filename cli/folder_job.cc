@@ -51,8 +51,10 @@ Result<ir::JobRequest> WithFolderWeights(client::Client& client, const config::J
                                          ir::JobRequest job) {
   MW_ASSIGN_OR_RETURN(const config::StartingWeights found, config::FindStartingWeights(config));
   if (found.path.empty()) {
-    return Fail(NotFound(fmt::format("{} has no model.safetensors: there is nothing to write with",
-                                     config.hf_path)));
+    return Fail(
+        NotFound(fmt::format("{} has no model.safetensors, and a model that is "
+                             "asked needs its weights",
+                             config.hf_path)));
   }
   MW_ASSIGN_OR_RETURN(const WeightsFile weights, WeightsFile::Open(found));
   MW_ASSIGN_OR_RETURN(const auto file, formats::SafetensorsFile::Open(weights.path()));

@@ -1,3 +1,4 @@
+#include "base/text.h"
 #include "cli/job_args.h"
 
 #include "client/embedding.h"
@@ -33,6 +34,14 @@ namespace {
 // Far from where a deadline in nanoseconds overflows.
 const CLI::Range kTimeoutSeconds(int64_t{0}, int64_t{1'000'000'000});
 const CLI::Range kJobId(int64_t{1}, INT64_MAX);
+const CLI::Validator kAskedJob(
+    [](const std::string& text) -> std::string {
+      if (ParseInt(text).value_or(0) > 0) return "";
+      return "'" + text +
+             "' is no job's id: predict asks the model of a job; that of a folder is asked by "
+             "generate, chat, evaluate and embed";
+    },
+    "ID");
 const CLI::Range kStep(int64_t{0}, INT64_MAX);
 
 void AddCheckpoint(CLI::App& app, CheckpointArgs& args) {
@@ -144,7 +153,7 @@ void AddPredict(CLI::App& app, PredictArgs& args) {
       app.add_subcommand("predict", "What the model of a job says to a text, and what comes next");
   predict->add_option("id", args.id, "Job id; it runs, or has left weights")
       ->required()
-      ->check(kJobId);
+      ->check(kAskedJob);
   CLI::Option* text =
       predict->add_option("text", args.text, "Text, read by the tokenizer of the job's data");
   predict->add_option("--tokens", args.tokens, "Instead of text: 12,7,300")->excludes(text);

@@ -12,6 +12,7 @@
 #include "cli/job_codec.h"
 #include "cli/pending_session.h"
 #include "cli/predict_file.h"
+#include "cli/predict_hidden.h"
 #include "cli/predict_lines.h"
 #include "cli/predict_rows.h"
 #include "cli/predict_text.h"
@@ -139,6 +140,23 @@ void PrintClasses(const PredictArgs& args, const models::ModelRows& rows,
   if (json) fmt::print("{}\n", object.dump());
 }
 
+void PrintHidden(const PredictArgs& args, const std::vector<HiddenToken>& hidden,
+                 const TokenText& text, bool json) {
+  nlohmann::ordered_json object = {{"job", args.id}, {"hidden", nlohmann::ordered_json::array()}};
+  for (const HiddenToken& one : hidden) {
+    if (!json) fmt::print("token {}:\n", one.position);
+    nlohmann::ordered_json likely = nlohmann::ordered_json::array();
+    for (const report::Likely& next : one.likely) {
+      const std::string said = text(next.id);
+      if (!json) fmt::print("  {:>6.2f} %  {}\n", 100 * next.probability, said);
+      likely.push_back({{"token", next.id}, {"text", said}, {"probability", next.probability}});
+    }
+    object["hidden"].push_back({{"position", one.position}, {"likely", std::move(likely)}});
+  }
+  if (!json) return;
+  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 // What class a text is of.
 Result<int> PredictClass(const PredictArgs& args, const Asked& asked, bool json) {
   if (!args.tokens.empty()) {
@@ -184,6 +202,15 @@ Result<int> Predict(const PredictArgs& args, const GlobalArgs& global) {
   } else {
     MW_ASSIGN_OR_RETURN(codec, CodecOfJob(asked.job, args.id));
     MW_ASSIGN_OR_RETURN(tokens, codec.Encode(args.text));
+  }
+  if (IsAskedForHidden(asked.job)) {
+    MW_ASSIGN_OR_RETURN(const auto mask, MaskOfJob(asked.job));
+    const auto hidden = PredictHidden(*asked.session, tokens, mask.value_or(-1), args.id, args.top);
+    const Status closed = asked.session->Close();
+    MW_TRY(hidden);
+    MW_TRY(closed);
+    PrintHidden(args, *hidden, TextOf(args, &codec), global.json);
+    return kExitOk;
   }
   MW_TRY(CheckAsked(asked.job, tokens));
   const auto prediction = PredictText(*asked.session, std::move(tokens), args.id, args.top);

@@ -103,6 +103,11 @@ Result<std::optional<models::ModelRows>> RowsOfJob(const ir::JobRequest& job) {
   return of ? std::optional(std::move(of->model.rows)) : std::nullopt;
 }
 
+Result<std::optional<int64_t>> MaskOfJob(const ir::JobRequest& job) {
+  MW_ASSIGN_OR_RETURN(std::optional<JobModel> of, ModelOfJob(job));
+  return of ? of->model.sizes.mask_token : std::nullopt;
+}
+
 Result<std::optional<AskedRows>> RowsToAsk(const ir::JobRequest& job,
                                            const std::vector<std::string>& paths) {
   std::optional<AskedRows> none;

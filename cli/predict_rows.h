@@ -19,6 +19,10 @@ namespace meshwright::cli {
 // Errors: those of config::PrepareJob.
 Result<std::optional<models::ModelRows>> RowsOfJob(const ir::JobRequest& job);
 
+// The token that stands where one is hidden, of a model that says which it is; nothing: no job file
+// says it. Errors: those of config::PrepareJob.
+Result<std::optional<int64_t>> MaskOfJob(const ir::JobRequest& job);
+
 struct AskedRows {
   ir::DataStream stream;
   models::ModelRows rows;

@@ -11,6 +11,7 @@
 #include "cli/job_data.h"
 #include "cli/mask_token.h"
 #include "config/data_sets.h"
+#include "config/starting_weights.h"
 #include "data/paths.h"
 
 namespace meshwright::cli {
@@ -80,6 +81,25 @@ Status TakeFormat(config::JobConfig& config) {
   return OkStatus();
 }
 
+// A model that was trained with a tokenizer learns nothing of bytes that somebody wants.
+Status CheckBytes(const models::Model& model, const config::JobConfig& config) {
+  constexpr int64_t kMostOfBytes = 384;  // as ByT5's, with tokens of its own behind them
+  const bool says = config.origins.contains("training.dataset_format");
+  const bool bytes = config.dataset_format == "bytes" && !config.dataset_path.empty();
+  if (!bytes || says || config.hf_path.empty() || config.from_scratch ||
+      model.rows.kind != models::SampleKind::kWindow || model.vocabulary <= kMostOfBytes) {
+    return OkStatus();
+  }
+  MW_ASSIGN_OR_RETURN(const auto weights, config::FindStartingWeights(config));
+  if (weights.path.empty() || !config.initial_load_path.empty()) return OkStatus();
+  return InvalidArgument(fmt::format(
+      "model.hf_path = \"{}\" has weights and no tokenizer that is read (tokenizer.json, "
+      "tokenizer.model, spiece.model; AutoTokenizer.from_pretrained(..).save_pretrained(..) writes "
+      "the first): put it there, or name one by training.tokenizer; training.dataset_format = "
+      "\"bytes\" makes a token of each byte all the same",
+      config.hf_path));
+}
+
 }  // namespace
 
 Result<config::PreparedJob> PrepareTraining(config::JobConfig& config) {
@@ -90,6 +110,7 @@ Result<config::PreparedJob> PrepareTraining(config::JobConfig& config) {
     MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
   }
   MW_TRY(CheckMask(prepared.model, config));
+  MW_TRY(CheckBytes(prepared.model, config));
   return prepared;
 }
 

@@ -202,6 +202,7 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const std::optional<Resumed> resumed, FindResumed(args, global, *client));
   MW_ASSIGN_OR_RETURN(ir::JobRequest request, JobAgain(*resumed, args));
   GoOn(*resumed, args, request);
+  MW_TRY(config::AtKey(ir::ValidateJob(request), config::JobConfig()));
   Follower follower(args, ViewOf(request, args, global), RecordsOf(request));
   MW_TRY(follower.OpenRecord());
   return Send(*client, args, global, request, "", follower);

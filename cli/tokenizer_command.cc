@@ -51,9 +51,13 @@ Status Encode(const TokenizerArgs& args, bool json) {
   MW_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(args.path));
   if (!args.jsonl.empty()) {
     return ForEachJsonLine(args.jsonl, [&](const nlohmann::json& line) -> Result<std::string> {
-      if (!line.is_string()) return Fail(InvalidArgument("is no text as JSON"));
+      const bool named = line.is_object() && line.contains("text");
+      const nlohmann::json& text = named ? line["text"] : line;
+      if (!text.is_string()) {
+        return Fail(InvalidArgument("is no text: write \"a text\" or {\"text\": \"a text\"}"));
+      }
       MW_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids,
-                          tokenizer.Encode(line.get<std::string>(), {args.special}));
+                          tokenizer.Encode(text.get<std::string>(), {args.special}));
       return fmt::format("[{}]", fmt::join(ids, ","));
     });
   }

@@ -88,8 +88,11 @@ Status CheckWrites(const models::Model& model, bool alone) {
       ReadsSources(model) ? "has an encoder, which reads a text" : "sees what comes behind a token";
   return Unimplemented(fmt::format(
       "model '{}' {}: no text is written with it; ask its job about rows, `meshwright predict JOB "
-      "--data FILE --out FILE.jsonl`",
-      model.name, why));
+      "--data FILE --out FILE.jsonl`{}",
+      model.name, why,
+      model.rows.labels > 0 ? "; how many of its validation data it gets right is said by "
+                              "`meshwright evaluate JOB`"
+                            : ""));
 }
 
 // Of the window that "predict" takes; 0: it is no program of a language model.

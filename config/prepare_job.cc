@@ -34,7 +34,16 @@ Result<std::string> ReadHfConfig(const std::string& hf_path) {
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(hf_path, error);
   auto text = ReadFile(is_file ? hf_path : hf_path + "/config.json");
-  if (!text) return Fail(text.error().WithContext("model.hf_path"));
+  if (!text) {
+    const bool missing = text.error().code() == StatusCode::kNotFound;
+    return Fail(
+        Status(text.error().code(),
+               text.error().message() +
+                   (missing ? "; it is a folder on this machine, and nothing is downloaded: "
+                              "`hf download NAME --local-dir FOLDER` brings one"
+                            : ""))
+            .WithContext("model.hf_path"));
+  }
   const std::string folder =
       is_file ? std::filesystem::path(hf_path).parent_path().string() : hf_path;
   return WithImageProcessor(*std::move(text), folder + "/preprocessor_config.json");

@@ -72,13 +72,15 @@ Result<StartingWeights> FromHfPath(const std::string& path) {
     MW_TRY(CheckReadable(found.key, found.path));
     return found;
   }
-  found.note = fmt::format("{} has no model.safetensors: weights are drawn anew", found.key);
-  if (FileExists(path + "/pytorch_model.bin")) {
-    found.note +=
-        "; pytorch_model.bin is not read; transformers' save_pretrained(..., "
-        "safe_serialization=True) "
-        "writes the model.safetensors that is";
+  if (FileExists(path + "/pytorch_model.bin") ||
+      FileExists(path + "/pytorch_model.bin.index.json")) {
+    return Fail(NotFound(fmt::format(
+        "{} has no model.safetensors, and its pytorch_model.bin is not read; transformers' "
+        "save_pretrained(.., safe_serialization=True) writes the first, and model.from_scratch = "
+        "true draws weights anew",
+        found.key)));
   }
+  found.note = fmt::format("{} has no model.safetensors: weights are drawn anew", found.key);
   return found;
 }
 

@@ -20,6 +20,10 @@
 namespace meshwright::formats {
 namespace {
 
+// Masks and tables that files of older versions have, and heads that are the embedding again.
+constexpr std::string_view kComputed[] = {
+    "attn.bias",    "attn.masked_bias", "attention.bias", "masked_bias",  "inv_freq",
+    "position_ids", "lm_head.weight",   "decoder.weight", "decoder.bias", "embed_tokens.weight"};
 constexpr std::string_view kPlace = "{}";  // in the name of one of several tensors
 
 // Calls visit(tile_element, file_element, count, file_stride) for every run along the last dim of
@@ -548,11 +552,24 @@ std::string NamesOf(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(first, ", "), more);
 }
 
+// Tensors that nothing read, but for those that a model computes itself and older files have.
+std::vector<std::string> LeftOver(const SafetensorsFile& file, const std::set<std::string>& read) {
+  std::vector<std::string> left;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const bool computed =
+        std::any_of(std::begin(kComputed), std::end(kComputed),
+                    [&](std::string_view name) { return entry.name.ends_with(name); });
+    if (!computed && !read.contains(entry.name)) left.push_back(entry.name);
+  }
+  return left;
+}
+
 }  // namespace
 
 std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::Graph& graph) {
   std::vector<std::string> drawn;
   std::set<std::string> seen;  // several params may share a tensor
+  std::set<std::string> read;
   std::map<std::pair<std::string, std::string>, int64_t> rounded;
   for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
     const ir::Node& param = graph.node(id);
@@ -564,6 +581,7 @@ std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::G
       const std::string name = layout->NameOf(part);
       if (!seen.insert(name).second) continue;
       const auto found = FindReadable(file, *layout, name);
+      if (found) read.insert((*found)->name);
       // Adapters are new unless their own file is named, which nobody wonders at.
       if (!found && param.attrs.Str(ir::kBesideAttr, "").empty()) drawn.push_back(name);
       if (!found || !IsRounded(**found, logical.dtype)) continue;
@@ -573,6 +591,11 @@ std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::G
   std::vector<std::string> notes;
   if (!drawn.empty()) {
     notes.push_back(fmt::format("the weights have no {}: drawn anew", NamesOf(drawn)));
+  }
+  const std::vector<std::string> left = LeftOver(file, read);
+  if (!left.empty()) {
+    notes.push_back(fmt::format("the model has no place for {} of the weights' tensors: {}",
+                                left.size(), NamesOf(left)));
   }
   for (const auto& [types, count] : rounded) {
     notes.push_back(fmt::format("{} of the weights' tensors are rounded from {} to {}", count,

@@ -23,6 +23,12 @@ Status NeedsUtf8(std::string_view text) {
 Result<std::string> FileOf(const std::string& path) {
   if (std::string file = Tokenizer::FileIn(path); !file.empty()) return file;
   if (FileExists(path + "/config.json") || FileExists(path + "/.")) {
+    if (FileExists(path + "/adapter_config.json") && !FileExists(path + "/config.json")) {
+      return Fail(NotFound(fmt::format(
+          "{} is an adapter of PEFT, not a model: `meshwright adapter merge MODEL OUT.safetensors "
+          "--adapter {}` adds it to its model",
+          path, path)));
+    }
     const bool older = FileExists(path + "/vocab.txt") || FileExists(path + "/vocab.json");
     return Fail(NotFound(fmt::format(
         "{} has neither a tokenizer.json nor a tokenizer.model{}", path,

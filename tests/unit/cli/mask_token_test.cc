@@ -175,6 +175,31 @@ TEST_F(MaskToken, FormatOfSetsIsThatOfTheirNames) {
   EXPECT_THAT(config->validation_datasets, ::testing::ElementsAre("held: e.jsonl: format=jsonl"));
 }
 
+// Words of a trained model are not bytes, unless the job says so.
+TEST_F(MaskToken, BytesOfATrainedModelAreAskedFor) {
+  Write("config.json", R"({"model_type": "gpt2", "vocab_size": 500, "n_embd": 16, "n_layer": 1,
+"n_head": 2, "n_positions": 64})");
+  Write("text.txt", "a b c a b c");
+  Write("model.safetensors", "");
+  const auto why = [this](const char* said) {
+    config::ConfigSource source;
+    source.text =
+        fmt::format("[model]\nhf_path = \"{}\"\n[training]\nseq_len = 8\ndataset_path = \"{}\"\n{}",
+                    dir_.path(), dir_.File("text.txt"), said);
+    source.environment_names = {};
+    auto config = config::ParseJobConfig(source);
+    if (!config.has_value()) return config.error().message();
+    const auto prepared = PrepareTraining(*config);
+    return prepared.has_value() ? std::string() : prepared.error().message();
+  };
+  EXPECT_THAT(why(""), HasSubstr("has weights and no tokenizer that is read"));
+  EXPECT_EQ(why("dataset_format = \"bytes\"\n"), "");
+  std::filesystem::remove(dir_.File("model.safetensors"));
+  EXPECT_EQ(why(""), "");
+  Write("pytorch_model.bin", "");
+  EXPECT_THAT(why(""), HasSubstr("its pytorch_model.bin is not read"));
+}
+
 TEST_F(MaskToken, FormatOfTextsIsThatOfANamedTokenizer) {
   WriteFolder();
   config::ConfigSource source;

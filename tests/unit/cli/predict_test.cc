@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/pending_session.h"
 #include "cli/predict_file.h"
+#include "cli/predict_hidden.h"
 #include "cli/predict_text.h"
 #include "client/program.h"
 #include "data/describe.h"
@@ -163,6 +164,25 @@ TEST_F(PredictOnForeignPrograms, ClassesHaveTheirNames) {
   EXPECT_FALSE(PredictClasses(session, args, asked).has_value());
   ASSERT_TRUE(PredictRecords(session, args, asked).has_value());
   EXPECT_FALSE(Lines()[0].contains("label"));
+}
+
+// A row of four tokens, a vocabulary of three; the mask is token 2.
+TEST_F(PredictOnForeignPrograms, HiddenTokensAreSaidWhereTheyStand) {
+  Answer answer;
+  answer.tensors = {
+      {kLogitsOutput, Tensor::Of<float>({1, 4, 3}, {9, 0, 0, 0, 1, 0, 0, 0, 9, 3, 0, 0})}};
+  ToldSession session = Saying({{"row", {DType::kI32, {1, 4}}}}, answer);
+  const auto hidden = PredictHidden(session, {1, 2, 0}, 2, 7, 2);
+  ASSERT_TRUE(hidden.has_value()) << hidden.error();
+  ASSERT_EQ(hidden->size(), 1u);
+  EXPECT_EQ(hidden->at(0).position, 1);
+  ASSERT_EQ(hidden->at(0).likely.size(), 2u);
+  EXPECT_EQ(hidden->at(0).likely[0].id, 1);
+  EXPECT_NEAR(hidden->at(0).likely[0].probability, std::exp(1) / (std::exp(1) + 2), 1e-7);
+  EXPECT_THAT(PredictHidden(session, {1, 1}, 2, 7, 2).error().message(),
+              HasSubstr("write the mask, token 2"));
+  EXPECT_THAT(PredictHidden(session, {1, 2, 0, 0, 0}, 2, 7, 2).error().message(),
+              HasSubstr("the text has 5 tokens, and a row of job 7 4"));
 }
 
 TEST_F(PredictOnForeignPrograms, EveryDTypeIsALineOfNumbers) {

@@ -44,5 +44,26 @@ TEST(WeightNotes, SayWhatIsDrawnAndWhatIsRounded) {
               ElementsAre("1 of the weights' tensors are rounded from F32 to bf16"));
 }
 
+// Half of a model is read where config.json says half of its layers.
+TEST(WeightNotes, SayWhatTheModelHasNoPlaceFor) {
+  const TempDir dir = TempDir::Make("mw-notes").value();
+  const std::string path = dir.File("w.safetensors");
+  const ir::TensorType type{ir::DType::kF32, {1}};
+  const auto writer = SafetensorsWriter::Create(
+      path, {{"w", type}, {"h.1.w", type}, {"h.0.attn.masked_bias", type}});
+  ASSERT_TRUE(writer.has_value()) << writer.error();
+  const std::vector<float> value = {1};
+  for (const char* name : {"w", "h.1.w", "h.0.attn.masked_bias"}) {
+    ASSERT_TRUE((*writer)->Write(name, 0, std::as_bytes(std::span(value))).ok());
+  }
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.has_value()) << file.error();
+  ir::Builder builder("loss");
+  builder.AddOne(ir::Op::kParam, {}, {{"name", "w"}}, {type});
+  EXPECT_THAT(NotesOfWeights(**file, builder.graph()),
+              ElementsAre("the model has no place for 1 of the weights' tensors: h.1.w"));
+}
+
 }  // namespace
 }  // namespace meshwright::formats
