@@ -13,8 +13,10 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/folder_job.h"
+#include "cli/generation_settings.h"
 #include "cli/job_codec.h"
 #include "cli/output.h"
+#include "cli/page_writer.h"
 #include "cli/predict_text.h"
 #include "cli/text_codec.h"
 #include "cli/text_writer.h"
@@ -26,8 +28,6 @@
 
 namespace meshwright::cli {
 namespace {
-
-constexpr int64_t kMostTokens = 128;  // where neither the user nor the model says
 
 // What writes: a model that answers, and how its tokens are read.
 struct Writer {
@@ -90,13 +90,6 @@ Status ReadPositions(Writer& writer) {
   return OkStatus();
 }
 
-// The texts of a job end where its documents do.
-generation::Settings StopsOfJob(const ir::JobRequest& job, int64_t id) {
-  generation::Settings settings;
-  if (const auto end = EndOfJobTexts(job, id)) settings.stops.insert(*end);
-  return settings;
-}
-
 // A job that runs is asked between its steps; of one that has ended, the weights.
 Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   Writer writer;
@@ -108,10 +101,11 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   if (ReadsSources(description.job)) {
     MW_ASSIGN_OR_RETURN(PairCodec pairs, PairCodecOfJob(description.job, writer.job_id));
     writer.codec = std::move(pairs.codec);
+    MW_ASSIGN_OR_RETURN(writer.settings, SettingsOfJob(description.job, writer.job_id));
     if (pairs.end) writer.settings.stops.insert(*pairs.end);
   } else {
     MW_ASSIGN_OR_RETURN(writer.codec, CodecOfJob(description.job, writer.job_id));
-    writer.settings = StopsOfJob(description.job, writer.job_id);
+    MW_ASSIGN_OR_RETURN(writer.settings, SettingsOfJob(description.job, writer.job_id));
   }
   const client::SessionOptions options = SessionOptionsOf(args);
   if (runs) {
@@ -125,20 +119,6 @@ Result<Writer> OfJob(client::Client& client, const GenerateArgs& args) {
   }
   if (!writer.pages) MW_TRY(ReadPositions(writer));
   return writer;
-}
-
-// What the folder says about generation; a folder without the file says where texts end.
-Result<generation::Settings> SettingsOf(const std::string& folder) {
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const std::string path = fmt::format("{}/{}", folder, name);
-    const auto text = ReadFile(path);
-    if (!text && text.error().code() == StatusCode::kNotFound) continue;
-    if (!text) return Fail(text.error());
-    auto settings = generation::ParseSettings(*text);
-    if (!settings) return Fail(settings.error().WithContext(path));
-    return settings;
-  }
-  return generation::Settings();
 }
 
 // Files of two models in one folder.
@@ -163,11 +143,13 @@ struct Room {
 };
 
 // positions: what was asked for, prompts of any length; none: the prompt, and what is behind it.
-Room RoomFor(const std::vector<int32_t>& prompt, const GenerateArgs& args, const Writer& writer,
-             const models::Model& model, std::optional<int64_t> positions) {
-  const int64_t more =
-      args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
+Result<Room> RoomFor(const std::vector<int32_t>& prompt, const GenerateArgs& args,
+                     const Writer& writer, const models::Model& model,
+                     std::optional<int64_t> positions) {
   const bool reads = ReadsSources(model);
+  // A decoder begins with one token.
+  const int64_t before = reads ? 1 : static_cast<int64_t>(prompt.size());
+  MW_ASSIGN_OR_RETURN(const int64_t more, MostNewTokens(args, writer.settings, before));
   const int64_t behind = reads ? 0 : more;
   // Distances between tokens of a source are between two of them.
   const int64_t least = reads ? 2 : 1;
@@ -184,14 +166,14 @@ Room RoomFor(const std::vector<int32_t>& prompt, const GenerateArgs& args, const
 Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args,
                         std::optional<int64_t> positions = {}) {
   Writer writer;
-  MW_ASSIGN_OR_RETURN(writer.settings, SettingsOf(args.model));
+  MW_ASSIGN_OR_RETURN(writer.settings, SettingsOfFolder(args.model));
   MW_ASSIGN_OR_RETURN(writer.codec, TextCodec::OfFolder(args.model));
   MW_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
   // A model says how many positions it has when it is made, for one.
   MW_ASSIGN_OR_RETURN(config::JobConfig config, FolderConfig(FolderOf(args), 1));
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   MW_TRY(CheckTokens(prompt, prepared.model.vocabulary, args.model));
-  const Room room = RoomFor(prompt, args, writer, prepared.model, positions);
+  MW_ASSIGN_OR_RETURN(const Room room, RoomFor(prompt, args, writer, prepared.model, positions));
   MW_ASSIGN_OR_RETURN(config, FolderConfig(FolderOf(args), room.positions));
   MW_ASSIGN_OR_RETURN(prepared, config::PrepareJob(config));
   MW_ASSIGN_OR_RETURN(WritingJob writing, WritingJobOf(config, prepared, room.written,
@@ -203,16 +185,17 @@ Result<Writer> OfFolder(client::Client& client, const GenerateArgs& args,
   return writer;
 }
 
-generation::Request RequestOf(const GenerateArgs& args, const Writer& writer,
-                              std::vector<int32_t> prompt) {
+Result<generation::Request> RequestOf(const GenerateArgs& args, const Writer& writer,
+                                      std::vector<int32_t> prompt) {
   generation::Request request;
   request.prompt = std::move(prompt);
   if (writer.start) {
     request.source = std::exchange(request.prompt, {*writer.start});
   }
   request.sampling = SamplingOf(args, writer.settings.sampling);
-  request.max_new_tokens =
-      args.max_new_tokens.value_or(writer.settings.max_new_tokens.value_or(kMostTokens));
+  const auto before = static_cast<int64_t>(request.prompt.size());
+  MW_ASSIGN_OR_RETURN(request.max_new_tokens, MostNewTokens(args, writer.settings, before));
+  request.rules = RulesOf(args, writer.settings);
   if (!args.ignore_stops) request.stops = writer.settings.stops;
   request.seed = args.seed.value_or(0);
   return request;
@@ -232,27 +215,17 @@ generation::LogitsBehind Logits(client::Session& session, int64_t positions) {
   };
 }
 
-// What is known of the text stays in pages.
-Result<generation::Written> WriteInPages(const generation::Request& request, const Writer& writer,
-                                         const generation::OnToken& on_token) {
-  generation::Written written;
-  generation::Engine engine(writer.pages->limits(),
-                            generation::StepsOf(*writer.session, *writer.pages));
-  const generation::Listener listener = {
-      [&](int32_t token) {
-        written.tokens.push_back(token);
-        return on_token(token);
-      },
-      [&](int32_t token) { written.tokens.push_back(token); },
-      [&](generation::Finish finish) { written.finish = finish; }};
-  MW_TRY(engine.Add(request, listener));
-  while (!engine.idle()) MW_TRY(engine.Step());
-  return written;
+// What is known of texts stays in pages; none: the program sees them whole.
+std::optional<PageWriter> PagesOf(const Writer& writer) {
+  if (!writer.pages) return std::nullopt;
+  return std::optional<PageWriter>(std::in_place, writer.pages->limits(),
+                                   generation::StepsOf(*writer.session, *writer.pages));
 }
 
-Result<generation::Written> WriteBy(const Writer& writer, const generation::Request& request,
+Result<generation::Written> WriteBy(const Writer& writer, std::optional<PageWriter>& pages,
+                                    const generation::Request& request,
                                     const generation::OnToken& on_token) {
-  if (writer.pages) return WriteInPages(request, writer, on_token);
+  if (pages) return pages->Write(request, on_token);
   return generation::WriteText(request, writer.positions, Logits(*writer.session, writer.positions),
                                on_token);
 }
@@ -281,6 +254,7 @@ Result<Outcome> Search(const Writer& writer, const generation::Request& request,
   const auto count = static_cast<int64_t>(outcome.written.tokens.size());
   outcome.written.finish =
       count < request.max_new_tokens ? generation::Finish::kFull : generation::Finish::kLength;
+  if (!texts.front().ended) outcome.written.finish = generation::Finish::kBarred;
   for (const int32_t token : outcome.written.tokens) {
     if (request.stops.contains(token)) outcome.written.finish = generation::Finish::kStop;
     if (!request.stops.contains(token)) on_token(token);
@@ -292,8 +266,23 @@ Result<Outcome> WriteOrSearch(const Writer& writer, const generation::Request& r
                               const generation::BeamOptions& beams,
                               const generation::OnToken& on_token) {
   if (beams.beams > 1) return Search(writer, request, beams, on_token);
-  MW_ASSIGN_OR_RETURN(generation::Written written, WriteBy(writer, request, on_token));
+  std::optional<PageWriter> pages = PagesOf(writer);
+  MW_ASSIGN_OR_RETURN(generation::Written written, WriteBy(writer, pages, request, on_token));
   return Outcome{std::move(written)};
+}
+
+const char* WhyEnded(generation::Finish finish) {
+  switch (finish) {
+    case generation::Finish::kStop:
+      return "the model ended the text";
+    case generation::Finish::kFull:
+      return "all positions are used";
+    case generation::Finish::kBarred:
+      return "its rules (--no-repeat-ngram-size and such) leave no token";
+    case generation::Finish::kLength:
+      break;
+  }
+  return "--max-new-tokens";
 }
 
 void PrintEnd(const generation::Request& request, const Outcome& outcome, double seconds,
@@ -312,13 +301,10 @@ void PrintEnd(const generation::Request& request, const Outcome& outcome, double
   }
   fmt::print("\n");
   std::fflush(stdout);
-  const char* why = written.finish == generation::Finish::kStop   ? "the model ended the text"
-                    : written.finish == generation::Finish::kFull ? "all positions are used"
-                                                                  : "--max-new-tokens";
   const std::string seed =
       request.sampling.draws ? fmt::format("; drawn by --seed {}", request.seed) : "";
-  fmt::print(stderr, "{} tokens, {:.1f} per second; end: {}{}\n", written.tokens.size(), rate, why,
-             seed);
+  fmt::print(stderr, "{} tokens, {:.1f} per second; end: {}{}\n", written.tokens.size(), rate,
+             WhyEnded(written.finish), seed);
 }
 
 // What needs no cluster to be wrong.
@@ -346,7 +332,8 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   if (!opened.has_value()) return ReportUnopened(*client, opened.error());
   Writer writer = *std::move(opened);
   MW_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, writer.codec.Encode(args.prompt));
-  const generation::Request request = RequestOf(args, writer, std::move(prompt));
+  MW_ASSIGN_OR_RETURN(const generation::Request request,
+                      RequestOf(args, writer, std::move(prompt)));
   std::string text;
   const auto show = [&](const std::string& part) {
     text += part;
@@ -372,7 +359,7 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
 
 class OpenedWriter final : public TextWriter {
  public:
-  explicit OpenedWriter(Writer writer) : writer_(std::move(writer)) {}
+  explicit OpenedWriter(Writer writer) : writer_(std::move(writer)), pages_(PagesOf(writer_)) {}
   TextCodec& codec() override { return writer_.codec; }
   int64_t positions() const override { return writer_.positions; }
   int64_t prompt_positions() const override {
@@ -383,14 +370,15 @@ class OpenedWriter final : public TextWriter {
   Result<generation::Written> Write(const GenerateArgs& args, std::vector<int32_t> prompt,
                                     const std::set<int32_t>& more_stops, uint64_t number,
                                     const generation::OnToken& on_token) override {
-    generation::Request request = RequestOf(args, writer_, std::move(prompt));
+    MW_ASSIGN_OR_RETURN(generation::Request request, RequestOf(args, writer_, std::move(prompt)));
     if (!args.ignore_stops) request.stops.insert(more_stops.begin(), more_stops.end());
     request.number = number;
-    return WriteBy(writer_, request, on_token);
+    return WriteBy(writer_, pages_, request, on_token);
   }
 
  private:
   Writer writer_;
+  std::optional<PageWriter> pages_;  // for all of a conversation
 };
 
 }  // namespace

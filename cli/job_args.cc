@@ -190,6 +190,12 @@ void AddWriting(CLI::App* generate, GenerateArgs& args) {
       ->add_option("--min-p", args.min_p, "Draw one with this share of the likeliest's probability")
       ->excludes(greedy);
   generate->add_option("--repetition-penalty", args.repetition_penalty, "1: none");
+  generate->add_option("--min-new-tokens", args.min_new_tokens, "A text does not end before")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
+  generate
+      ->add_option("--no-repeat-ngram-size", args.no_repeat_ngram_size,
+                   "So many tokens in a row are in a text once, the prompt included; 0: no rule")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
   generate->add_option("--seed", args.seed, "Of the draws; the same seed draws the same text")
       ->excludes(greedy);
   generate->add_flag("--ignore-eos", args.ignore_stops, "Go on behind the model's end of a text");

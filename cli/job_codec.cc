@@ -69,6 +69,16 @@ Result<PairCodec> PairCodecOfJob(const ir::JobRequest& job, int64_t id) {
                    end ? std::optional(static_cast<int32_t>(*end)) : std::nullopt};
 }
 
+std::optional<std::string> FolderWithTokensOfJob(const ir::JobRequest& job) {
+  const std::optional<config::JobConfig> config = JobConfigOf(job);
+  if (!config || config->hf_path.empty() || !config::IsTokenized(*config)) return std::nullopt;
+  const std::string tokenizer = FolderOfTokenizer(RowTokenizerOf(*config));
+  std::string folder = FolderOfTokenizer(config->hf_path);
+  std::error_code error;
+  if (!std::filesystem::equivalent(tokenizer, folder, error)) return std::nullopt;
+  return folder;
+}
+
 std::optional<int32_t> EndOfJobTexts(const ir::JobRequest& job, int64_t id) {
   const std::optional<config::JobConfig> config = JobConfigOf(job);
   if (config && config->model.document_separator.value_or(-1) >= 0) {

@@ -29,6 +29,10 @@ struct PairCodec {
 // Errors: as CodecOfJob.
 Result<PairCodec> PairCodecOfJob(const ir::JobRequest& job, int64_t id);
 
+// The folder that the job's model started from (model.hf_path), where it is on this machine and the
+// tokens of the job's data are its tokenizer's.
+std::optional<std::string> FolderWithTokensOfJob(const ir::JobRequest& job);
+
 // The token that ends the texts of the job; none: nothing says it, or its data are bytes.
 std::optional<int32_t> EndOfJobTexts(const ir::JobRequest& job, int64_t id);
 

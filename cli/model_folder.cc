@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "cli/documents.h"
@@ -78,12 +79,30 @@ Status CopyTokenizer(const config::JobConfig& config, const std::string& folder)
   return CopyInto(path, folder, path.ends_with(".model") ? "tokenizer.model" : "tokenizer.json");
 }
 
-// transformers takes from it where a decoder's texts begin, and not from config.json.
-std::string GenerationConfigOf(const nlohmann::ordered_json& config) {
-  if (!config.contains("decoder_start_token_id")) return "{\"_from_model_config\": true}\n";
+// Keys of a config.json that transformers, and `generate`, look for in generation_config.json.
+constexpr const char* kKeysOfGeneration[] = {
+    "bos_token_id",        "eos_token_id",         "pad_token_id", "decoder_start_token_id",
+    "forced_bos_token_id", "forced_eos_token_id",  "num_beams",    "length_penalty",
+    "early_stopping",      "no_repeat_ngram_size", "min_length",   "max_length"};
+
+// Where the texts end that a job with a tokenizer was trained on.
+std::optional<uint32_t> EndOfTexts(const config::JobConfig& config) {
+  if (!config::IsTokenized(config)) return std::nullopt;
+  const auto path = TokenizerOf(config);
+  if (!path.has_value()) return std::nullopt;
+  const auto tokenizer = tokenizer::Tokenizer::Load(*path);
+  if (!tokenizer.has_value()) return std::nullopt;
+  return EndOfText(FolderOfTokenizer(*path), *tokenizer);
+}
+
+std::string GenerationConfigOf(const config::JobConfig& config,
+                               const nlohmann::ordered_json& model) {
   nlohmann::ordered_json json = {{"_from_model_config", true}};
-  for (const char* key : {"decoder_start_token_id", "pad_token_id", "eos_token_id"}) {
-    if (config.contains(key)) json[key] = config[key];
+  for (const char* key : kKeysOfGeneration) {
+    if (model.contains(key) && !model[key].is_null()) json[key] = model[key];
+  }
+  if (!json.contains("eos_token_id")) {
+    if (const auto end = EndOfTexts(config)) json["eos_token_id"] = *end;
   }
   return json.dump(2) + "\n";
 }
@@ -124,7 +143,7 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   json.erase("dtype");
   json["torch_dtype"] = TorchName(dtype);
   MW_TRY(WriteFileAtomic(folder + "/config.json", json.dump(2) + "\n"));
-  MW_TRY(WriteFileAtomic(folder + "/generation_config.json", GenerationConfigOf(json)));
+  MW_TRY(WriteFileAtomic(folder + "/generation_config.json", GenerationConfigOf(config, json)));
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(config.hf_path, error);
   const std::filesystem::path path(config.hf_path);

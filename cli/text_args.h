@@ -31,6 +31,8 @@ struct GenerateArgs {
   std::optional<double> top_p;
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
+  std::optional<int64_t> min_new_tokens;
+  std::optional<int64_t> no_repeat_ngram_size;
   std::optional<uint64_t> seed;
   std::optional<int64_t> num_beams;  // above 1: a search for the likeliest text
   std::optional<double> length_penalty;

@@ -71,7 +71,8 @@ struct Answer {
 };
 
 // Which tensors come back. kLargest: of reals [.., n] comes, as i32 [..], the place of the largest
-// of each row, of equal ones the first and -1 where nothing is a number; other tensors come whole.
+// of each row, of equal ones the first and -1 where it is not finite or one is no number; others
+// come whole.
 using proto::Fetch;
 
 struct CallOptions {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -86,7 +87,6 @@ void Assembly::Add(const TensorTile& tile) {
   for (int64_t i = 0; i < Rows(tile); ++i) {
     Largest found;
     std::memcpy(&found, tile.bytes.data() + static_cast<size_t>(i) * sizeof found, sizeof found);
-    if (found.place < 0) continue;
     int64_t flat = 0;
     int64_t stride = 1;
     int64_t rest = i;
@@ -96,15 +96,18 @@ void Assembly::Add(const TensorTile& tile) {
       stride *= rows[d];
     }
     Largest& so_far = largest[static_cast<size_t>(flat)];
+    if (std::isnan(so_far.value)) continue;
     const bool first = found.value == so_far.value && found.place < so_far.place;
-    if (so_far.place < 0 || found.value > so_far.value || first) so_far = found;
+    if (so_far.place < 0 || !(found.value <= so_far.value) || first) so_far = found;
   }
 }
 
 Tensor Assembly::Take() {
   if (largest.empty()) return std::move(tensor);
   std::vector<int32_t> places;
-  for (const Largest& row : largest) places.push_back(static_cast<int32_t>(row.place));
+  for (const Largest& row : largest) {
+    places.push_back(std::isfinite(row.value) ? static_cast<int32_t>(row.place) : -1);
+  }
   return Tensor::Of<int32_t>({type.dims.begin(), std::prev(type.dims.end())}, places);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -11,7 +12,8 @@
 namespace meshwright::generation {
 namespace {
 
-// The score of what is no text yet, and what is taken off of one that must not go on.
+constexpr double kNoScore = -std::numeric_limits<double>::infinity();
+// Under the score of any text: of beams that begin as the first does, and of what must not go on.
 constexpr double kFarBelow = 1e9;
 
 // Best first, of equal ones the first.
@@ -20,6 +22,15 @@ void KeepBest(std::vector<Scored>& all, size_t count) {
   std::stable_sort(all.begin(), all.end(),
                    [](const Scored& a, const Scored& b) { return a.score > b.score; });
   if (all.size() > count) all.resize(count);
+}
+
+// Logits as logarithms of probabilities; where none is left, as they are.
+void Normalise(std::vector<double>& logits) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  if (most == kNoScore) return;
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - most);
+  for (double& logit : logits) logit -= most + std::log(sum);
 }
 
 }  // namespace
@@ -42,25 +53,26 @@ Result<EarlyStop> ParseEarlyStop(std::string_view text) {
 }
 
 BeamSearch::BeamSearch(const Request& request, const BeamOptions& options, int64_t longest)
-    : options_(options), longest_(longest), request_(request) {
+    : options_(options),
+      longest_(longest),
+      request_(request),
+      rules_(request.rules, static_cast<int64_t>(request.prompt.size()), longest, request.stops) {
   MW_CHECK(CheckBeams(options).ok() && longest >= 1) << longest << " tokens at most";
   // All begin alike: only the first one counts.
   beams_.assign(static_cast<size_t>(options.beams), {{}, -kFarBelow});
   beams_[0].score = 0;
-  kept_.assign(beams_.size(), {{}, -kFarBelow});
 }
 
 std::vector<double> BeamSearch::LogProbabilities(const std::vector<double>& logits,
                                                  const Hypothesis& beam) const {
-  const double most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit - most);
   std::vector<double> logs(logits);
-  for (double& log : logs) log -= most + std::log(sum);
-  if (request_.sampling.repetition_penalty == 1) return logs;
+  Normalise(logs);
   std::vector<int32_t> text = request_.prompt;
   text.insert(text.end(), beam.tokens.begin(), beam.tokens.end());
-  return ProcessLogits(logs, text, {.repetition_penalty = request_.sampling.repetition_penalty});
+  const double penalty = request_.sampling.repetition_penalty;
+  logs = ProcessLogits(logs, text, {.repetition_penalty = penalty}, rules_);
+  if (request_.rules.renormalises) Normalise(logs);
+  return logs;
 }
 
 // The best of all beams with one token more, best first; of equal ones the first.
@@ -98,17 +110,22 @@ Hypothesis BeamSearch::Grown(const Candidate& candidate) const {
   return grown;
 }
 
-bool BeamSearch::all_ended() const {
-  return std::all_of(kept_.begin(), kept_.end(), [](const Hypothesis& text) { return text.ended; });
+bool BeamSearch::all_ended() const { return kept_.size() == beams_.size(); }
+
+// A score as it counts among texts of other lengths.
+double BeamSearch::Shared(double score, int64_t length) const {
+  // 0 / 0 is no score.
+  if (score == 0) return 0;
+  return score / std::pow(static_cast<double>(length), options_.length_penalty);
 }
 
 // Of the first candidates those that end, where they are better than what is kept.
 void BeamSearch::Keep(std::span<const Candidate> first) {
   if (!can_improve_ || (all_ended() && options_.early_stopping == EarlyStop::kEnough)) return;
   for (const Candidate& candidate : first) {
-    if (!candidate.ends) continue;
+    if (!candidate.ends || candidate.score == kNoScore) continue;
     Hypothesis text = Grown(candidate);
-    text.score /= std::pow(static_cast<double>(length_ + 1), options_.length_penalty);
+    text.score = Shared(text.score, length_ + 1);
     kept_.push_back(std::move(text));
   }
   KeepBest(kept_, beams_.size());
@@ -116,9 +133,8 @@ void BeamSearch::Keep(std::span<const Candidate> first) {
 
 bool BeamSearch::GoesOn(bool all_end) {
   const bool far = options_.early_stopping == EarlyStop::kNever && options_.length_penalty > 0;
-  const auto length = static_cast<double>(far ? longest_ : length_);
-  const double possible = beams_[0].score / std::pow(length, options_.length_penalty);
-  can_improve_ = can_improve_ && possible > kept_.back().score;
+  const double possible = Shared(beams_[0].score, far ? longest_ : length_);
+  can_improve_ = can_improve_ && (!all_ended() || possible > kept_.back().score);
   const bool enough = all_ended() && options_.early_stopping == EarlyStop::kEnough;
   return can_improve_ && !enough && !all_end;
 }
@@ -131,6 +147,8 @@ std::vector<BeamStep> BeamSearch::Take(const std::vector<std::vector<double>>& l
   for (Candidate& candidate : next) candidate.score -= candidate.ends ? kFarBelow : 0;
   KeepBest(next, beams_.size());
   Keep(std::span(found).first(std::min(beams_.size(), found.size())));
+  // Nothing may go on; what does so far is best() where nothing has ended.
+  if (next[0].ends || next[0].score == kNoScore) return {};
   std::vector<Hypothesis> beams;
   std::vector<BeamStep> steps;
   for (const Candidate& candidate : next) {
@@ -145,9 +163,13 @@ std::vector<BeamStep> BeamSearch::Take(const std::vector<std::vector<double>>& l
 }
 
 std::vector<Hypothesis> BeamSearch::best() const {
+  if (!kept_.empty()) return kept_;
   std::vector<Hypothesis> texts;
-  std::copy_if(kept_.begin(), kept_.end(), std::back_inserter(texts),
-               [](const Hypothesis& text) { return text.ended; });
+  for (const Hypothesis& beam : beams_) {
+    if (beam.score <= -kFarBelow) continue;
+    texts.push_back(beam);
+    texts.back().score = Shared(beam.score, std::max<int64_t>(length_, 1));
+  }
   return texts;
 }
 

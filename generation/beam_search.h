@@ -55,20 +55,22 @@ struct BeamStep {
 struct Hypothesis {
   std::vector<int32_t> tokens;  // without the prompt
   double score = 0;
-  bool ended = false;  // by a token of `stops`, or by its length
+  bool ended = false;  // by a token of `stops`, or by its length; otherwise the rules left none
 };
 
 class BeamSearch {
  public:
-  // longest: how many tokens a text may get. Of the request its prompt, its stops and its penalty
-  // of repetitions count. REQUIRES CheckBeams, and `longest` of at least 1.
+  // longest: how many tokens a text may get. Of the request its prompt, its stops, its rules and
+  // its penalty of repetitions count. REQUIRES CheckBeams, and `longest` of at least 1.
   BeamSearch(const Request& request, const BeamOptions& options, int64_t longest);
 
   // What follows on the logits behind each beam, in their order; at first behind the prompt alone.
-  // The next beams, best first; none: the search is over. REQUIRES that it was not.
+  // The next beams, best first; none: the search is over. REQUIRES that it was not, and
+  // CheckLogits.
   std::vector<BeamStep> Take(const std::vector<std::vector<double>>& logits);
 
-  // Best first, at most as many as there are beams.
+  // Best first, at least one and at most as many as there are beams. Where none has ended since the
+  // rules leave no token, what there is so far.
   std::vector<Hypothesis> best() const;
 
  private:
@@ -83,6 +85,7 @@ class BeamSearch {
   std::vector<double> LogProbabilities(const std::vector<double>& logits,
                                        const Hypothesis& beam) const;
   Hypothesis Grown(const Candidate& candidate) const;
+  double Shared(double score, int64_t length) const;
   void Keep(std::span<const Candidate> first);
   bool GoesOn(bool all_end);
   bool all_ended() const;
@@ -90,8 +93,9 @@ class BeamSearch {
   const BeamOptions options_;
   const int64_t longest_;
   const Request request_;
+  const RulesOfText rules_;
   std::vector<Hypothesis> beams_;  // best first
-  std::vector<Hypothesis> kept_;   // likewise
+  std::vector<Hypothesis> kept_;   // likewise; texts that have ended
   int64_t length_ = 0;             // of the beams
   bool can_improve_ = true;
 };

@@ -22,10 +22,11 @@ Result<int64_t> Engine::Add(Request request, Listener listener) {
   }
   const int64_t id = next_id_++;
   // The last token of a text is never computed.
-  const int64_t longest = std::min(prompt + request.max_new_tokens - 1, limits_.positions);
+  const int64_t longest = prompt + LongestOf(request, limits_.positions) - 1;
   MW_TRY(scheduler_.Add(id, request.prompt, longest, request.source));
   Text& text = texts_[id];
   text.tokens = request.prompt;
+  text.rules = RulesOf(request, limits_.positions);
   text.request = std::move(request);
   text.listener = std::move(listener);
   return id;
@@ -44,26 +45,44 @@ Status Engine::Step() {
   const size_t rows = std::visit([](const auto& of) { return of.size(); }, answer);
   MW_CHECK(rows == batch.wanted.size())
       << rows << " answers for " << batch.wanted.size() << " texts";
-  for (size_t i = 0; i < batch.wanted.size(); ++i) Take(batch.wanted[i].id, answer, i);
+  for (size_t i = 0; i < batch.wanted.size(); ++i) {
+    MW_TRY(Take(batch.wanted[i].id, answer, i));
+  }
   return OkStatus();
 }
 
 bool Engine::WantsLikeliest(const Batch& batch) const {
   return std::all_of(batch.wanted.begin(), batch.wanted.end(), [&](const auto& wanted) {
-    return IsLikeliest(texts_.at(wanted.id).request.sampling);
+    const Text& text = texts_.at(wanted.id);
+    return IsLikeliest(text.request.sampling) &&
+           !text.rules.ActAt(static_cast<int64_t>(text.tokens.size()));
   });
 }
 
-void Engine::Take(int64_t id, const StepAnswer& answer, size_t row) {
+Status Engine::Take(int64_t id, const StepAnswer& answer, size_t row) {
   const auto it = texts_.find(id);
-  if (it == texts_.end()) return;  // cancelled by a listener of this step
+  if (it == texts_.end()) return OkStatus();  // cancelled by a listener of this step
   Text& text = it->second;
   const Request& request = text.request;
   const auto* likeliest = std::get_if<std::vector<int32_t>>(&answer);
-  const int32_t token = likeliest != nullptr
-                            ? likeliest->at(row)
-                            : NextToken(std::get<0>(answer)[row], text.tokens, request.sampling,
-                                        {request.seed, request.number, text.tokens.size()});
+  int32_t token = kNoToken;
+  if (likeliest != nullptr) {
+    token = likeliest->at(row);
+  } else {
+    MW_ASSIGN_OR_RETURN(token,
+                        NextToken(std::get<0>(answer)[row], text.tokens, request.sampling,
+                                  {request.seed, request.number, text.tokens.size()}, text.rules));
+  }
+  if (token == kNoToken) {
+    End(id, Finish::kBarred);
+    return OkStatus();
+  }
+  Go(id, text, token);
+  return OkStatus();
+}
+
+void Engine::Go(int64_t id, Text& text, int32_t token) {
+  const Request& request = text.request;
   text.tokens.push_back(token);
   if (request.stops.contains(token)) {
     const auto on_stop = text.listener.on_stop;

@@ -46,7 +46,7 @@ class Engine {
   // are.
   Result<int64_t> Add(Request request, Listener listener);
   void Cancel(int64_t id);
-  // Errors: those of `steps`; the engine is of no use then. REQUIRES not idle.
+  // Errors: those of `steps`; CheckLogits; the engine is of no use then. REQUIRES not idle.
   Status Step();
 
   bool idle() const { return scheduler_.idle(); }
@@ -57,10 +57,12 @@ class Engine {
     Request request;
     Listener listener;
     std::vector<int32_t> tokens;  // the prompt and what was generated
+    RulesOfText rules;
   };
 
   bool WantsLikeliest(const Batch& batch) const;
-  void Take(int64_t id, const StepAnswer& answer, size_t row);
+  Status Take(int64_t id, const StepAnswer& answer, size_t row);
+  void Go(int64_t id, Text& text, int32_t token);
   void End(int64_t id, Finish finish);
 
   const BatchLimits limits_;

@@ -79,7 +79,7 @@ Result<StepAnswer> LikeliestOf(const Tensor& likeliest, size_t count) {
   MW_CHECK(tokens.size() >= count) << tokens.size() << " of " << count;
   tokens.resize(count);
   for (const int32_t token : tokens) {
-    if (token < 0) return Fail(FailedPrecondition("the model's logits are no numbers"));
+    if (token < 0) return Fail(NoNumbers());
   }
   return tokens;
 }

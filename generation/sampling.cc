@@ -8,7 +8,6 @@
 #include <numeric>
 #include <set>
 
-#include "base/check.h"
 #include "base/philox.h"
 
 namespace meshwright::generation {
@@ -108,11 +107,23 @@ Status CheckSampling(const Sampling& sampling) {
   return OkStatus();
 }
 
+Status NoNumbers() { return FailedPrecondition("the model's logits are no numbers"); }
+
+Status CheckLogits(std::span<const double> logits) {
+  bool any = false;
+  for (const double logit : logits) {
+    any = any || logit > kNever;
+    if (!(logit < -kNever)) return NoNumbers();  // NaN, too
+  }
+  return any ? OkStatus() : NoNumbers();
+}
+
 std::vector<double> ProcessLogits(std::span<const double> logits, std::span<const int32_t> text,
-                                  const Sampling& sampling) {
+                                  const Sampling& sampling, const RulesOfText& rules) {
   std::vector<double> left(logits.begin(), logits.end());
   Penalise(text, sampling.repetition_penalty, left);
-  if (!sampling.draws) return left;
+  rules.Apply(text, left);
+  if (!sampling.draws || left[Likeliest(left)] == kNever) return left;
   for (double& logit : left) logit /= sampling.temperature;
   KeepTopK(sampling.top_k, left);
   KeepTopP(sampling.top_p, left);
@@ -124,11 +135,13 @@ bool IsLikeliest(const Sampling& sampling) {
   return !sampling.draws && sampling.repetition_penalty == 1;
 }
 
-int32_t NextToken(std::span<const double> logits, std::span<const int32_t> text,
-                  const Sampling& sampling, const DrawKey& key) {
-  MW_CHECK(!logits.empty()) << "no logits to choose from";
-  const std::vector<double> left = ProcessLogits(logits, text, sampling);
-  if (!sampling.draws) return static_cast<int32_t>(Likeliest(left));
+Result<int32_t> NextToken(std::span<const double> logits, std::span<const int32_t> text,
+                          const Sampling& sampling, const DrawKey& key, const RulesOfText& rules) {
+  MW_TRY(CheckLogits(logits));
+  const std::vector<double> left = ProcessLogits(logits, text, sampling, rules);
+  const size_t likeliest = Likeliest(left);
+  if (left[likeliest] == kNever) return kNoToken;
+  if (!sampling.draws) return static_cast<int32_t>(likeliest);
   const std::vector<double> shares = Softmax(left);
   double rest = Uniform(key);
   size_t last = 0;

@@ -1,17 +1,18 @@
 // From the logits behind a text to its next token, in the order of Hugging Face's `generate`.
 //
-// repetition_penalty -> [only where tokens are drawn: temperature -> top_k -> top_p -> min_p ->
-// softmax -> draw]. Other programs have other orders, and so other distributions by the same
-// numbers. The draw is a pure function of (seed, request, position): a request gets the same tokens
-// whatever runs beside it, and on every layout. Thread rule: pure functions.
-// Source: transformers, generation/logits_process.py.
+// repetition_penalty -> rules of the text (generation/text_rules.h) -> [only where tokens are
+// drawn: temperature -> top_k -> top_p -> min_p -> softmax -> draw]. Other programs have other
+// orders, and so other distributions by the same numbers. The draw is a pure function of (seed,
+// request, position): a request gets the same tokens whatever runs beside it, and on every layout.
+// Thread rule: pure functions. Source: transformers, generation/logits_process.py.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "base/status.h"
+#include "base/result.h"
+#include "generation/text_rules.h"
 
 namespace meshwright::generation {
 
@@ -38,13 +39,21 @@ struct DrawKey {
   uint64_t position = 0;
 };
 
-// What is left of the logits, by token; -inf: it cannot be drawn. text: the prompt and what was
-// generated. REQUIRES CheckSampling.
-std::vector<double> ProcessLogits(std::span<const double> logits, std::span<const int32_t> text,
-                                  const Sampling& sampling);
+// That tokens can be chosen by them: none is NaN or +inf, and one is larger than -inf. Errors:
+// kFailedPrecondition: the model is broken.
+Status CheckLogits(std::span<const double> logits);
+Status NoNumbers();  // its error
 
-// REQUIRES CheckSampling, and logits of which one is larger than -inf.
-int32_t NextToken(std::span<const double> logits, std::span<const int32_t> text,
-                  const Sampling& sampling, const DrawKey& key);
+// What is left of the logits, by token; -inf: it cannot be drawn. text: the prompt and what was
+// generated. REQUIRES CheckSampling and CheckLogits.
+std::vector<double> ProcessLogits(std::span<const double> logits, std::span<const int32_t> text,
+                                  const Sampling& sampling, const RulesOfText& rules = {});
+
+inline constexpr int32_t kNoToken = -1;
+
+// kNoToken: the rules leave none. REQUIRES CheckSampling. Errors: CheckLogits.
+Result<int32_t> NextToken(std::span<const double> logits, std::span<const int32_t> text,
+                          const Sampling& sampling, const DrawKey& key,
+                          const RulesOfText& rules = {});
 
 }  // namespace meshwright::generation

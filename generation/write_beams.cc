@@ -51,6 +51,7 @@ class BeamPages {
       MW_CHECK(found.size() == batch.wanted.size())
           << found.size() << " logits for " << batch.wanted.size() << " beams";
       for (size_t i = 0; i < found.size(); ++i) {
+        MW_TRY(CheckLogits(found[i]));
         logits[static_cast<size_t>(batch.wanted[i].id)] = std::move(found[i]);
       }
     }
@@ -154,7 +155,7 @@ Result<std::vector<Hypothesis>> WriteBeams(const BatchLimits& limits, const Step
                     prompt, limits.positions)));
   }
   // The last token of a text is never computed.
-  const int64_t longest = std::min(request.max_new_tokens, limits.positions + 1 - prompt);
+  const int64_t longest = LongestOf(request, limits.positions);
   if (longest < 1) return Fail(InvalidArgument("max_new_tokens is below 1"));
   MW_TRY(CheckRoom(limits, request, options.beams, prompt + longest - 1));
   BeamSearch search(request, options, longest);

@@ -25,7 +25,7 @@ namespace meshwright::generation {
 
 // Best first, at least one. Errors: CheckBeams; kInvalidArgument: no prompt, one that draws, or one
 // longer than there are positions, or fewer texts in a step than beams; those of the limits and of
-// `steps`.
+// `steps`; CheckLogits.
 Result<std::vector<Hypothesis>> WriteBeams(const BatchLimits& limits, const StepLogits& steps,
                                            const Request& request, const BeamOptions& options);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace meshwright::generation {
 
 const char* FinishName(Finish finish) {
@@ -10,10 +12,22 @@ const char* FinishName(Finish finish) {
       return "stop";
     case Finish::kFull:
       return "full";
+    case Finish::kBarred:
+      return "barred";
     case Finish::kLength:
       break;
   }
   return "length";
+}
+
+int64_t LongestOf(const Request& request, int64_t positions) {
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  return std::min(request.max_new_tokens, positions + 1 - prompt);
+}
+
+RulesOfText RulesOf(const Request& request, int64_t positions) {
+  return {request.rules, static_cast<int64_t>(request.prompt.size()), LongestOf(request, positions),
+          request.stops};
 }
 
 Result<Written> WriteText(const Request& request, int64_t positions, const LogitsBehind& logits,
@@ -28,6 +42,7 @@ Result<Written> WriteText(const Request& request, int64_t positions, const Logit
         fmt::format("the prompt has {} tokens, and the model has {} positions: shorten the prompt",
                     text.size(), positions)));
   }
+  const RulesOfText rules = RulesOf(request, positions);
   Written written;
   while (static_cast<int64_t>(written.tokens.size()) < request.max_new_tokens) {
     if (static_cast<int64_t>(text.size()) > positions) {
@@ -35,8 +50,13 @@ Result<Written> WriteText(const Request& request, int64_t positions, const Logit
       return written;
     }
     MW_ASSIGN_OR_RETURN(const std::vector<double> next, logits(text));
-    const int32_t token =
-        NextToken(next, text, request.sampling, {request.seed, request.number, text.size()});
+    MW_ASSIGN_OR_RETURN(const int32_t token,
+                        NextToken(next, text, request.sampling,
+                                  {request.seed, request.number, text.size()}, rules));
+    if (token == kNoToken) {
+      written.finish = Finish::kBarred;
+      return written;
+    }
     text.push_back(token);
     written.tokens.push_back(token);
     if (request.stops.contains(token)) {

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "generation/sampling.h"
+#include "generation/text_rules.h"
 
 namespace meshwright::generation {
 
@@ -23,12 +24,18 @@ struct Request {
   uint64_t seed = 0;
   uint64_t number = 0;               // of the request, under its seed
   std::vector<int32_t> source = {};  // what an encoder reads; the prompt is the decoder's then
+  TextRules rules = {};
 };
+
+// How many tokens a text gets at most: the last is never computed, so it needs no position.
+int64_t LongestOf(const Request& request, int64_t positions);
+RulesOfText RulesOf(const Request& request, int64_t positions);
 
 enum class Finish {
   kStop,    // a token of `stops`
   kLength,  // max_new_tokens
   kFull,    // the text has as many tokens as the model has positions
+  kBarred,  // the rules leave no token
 };
 const char* FinishName(Finish finish);
 
@@ -43,7 +50,7 @@ using LogitsBehind = std::function<Result<std::vector<double>>(std::span<const i
 using OnToken = std::function<bool(int32_t token)>;
 
 // positions: the longest text that logits are known behind. Errors: those of `logits`;
-// kInvalidArgument: no prompt, or one that is longer than that; CheckSampling.
+// kInvalidArgument: no prompt, or one that is longer than that; CheckSampling; CheckLogits.
 Result<Written> WriteText(const Request& request, int64_t positions, const LogitsBehind& logits,
                           const OnToken& on_token);
 

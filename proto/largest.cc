@@ -1,5 +1,6 @@
 #include "proto/largest.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -19,7 +20,9 @@ Largest LargestOfRow(const char* row, int64_t columns, const Widen& widen) {
     Stored stored{};
     std::memcpy(&stored, row + static_cast<size_t>(at) * sizeof(Stored), sizeof(Stored));
     const auto value = static_cast<double>(widen(stored));
-    if (largest.place < 0 ? value == value : value > largest.value) largest = {value, at};
+    if (largest.place >= 0 && value <= largest.value) continue;
+    if (std::isnan(value)) return {value, -1};
+    largest = {value, at};
   }
   return largest;
 }

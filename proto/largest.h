@@ -8,8 +8,8 @@
 
 namespace meshwright::proto {
 
-// A block of reals [.., n] becomes the largest of each of its rows, of equal ones the first; others
-// stay as they are. REQUIRES that the bytes are those of its box.
+// A block of reals [.., n] becomes the largest of each of its rows, of equal ones the first, or
+// what is no number; others stay as they are. REQUIRES that the bytes are those of its box.
 TensorTile LargestOf(TensorTile block);
 
 }  // namespace meshwright::proto

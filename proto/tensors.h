@@ -19,7 +19,7 @@ struct NamedTensor {
   friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
 };
 
-// place: in the whole row; -1: there is nothing but what is no number.
+// place: in the whole row; -1: one of the values is no number, and `value` is NaN.
 struct Largest {
   double value = 0;
   int64_t place = -1;

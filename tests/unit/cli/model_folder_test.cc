@@ -18,6 +18,13 @@ constexpr char kSmallQwen[] =
     R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":2,"num_attention_heads":4,)"
     R"("num_key_value_heads":2,"eos_token_id":7,"torch_dtype":"float16"})";
 
+constexpr char kSmallTokenizer[] =
+    R"({"version":"1.0","added_tokens":[{"id":2,"content":"</s>","single_word":false,)"
+    R"("lstrip":false,"rstrip":false,"normalized":false,"special":true}],"normalizer":null,)"
+    R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
+    R"("use_regex":true},"post_processor":null,"decoder":{"type":"ByteLevel"},)"
+    R"("model":{"type":"BPE","vocab":{"a":0,"b":1,"</s>":2},"merges":[]}})";
+
 class ModelFolder : public ::testing::Test {
  protected:
   ir::JobRequest Job(const std::string& model) const {
@@ -68,7 +75,9 @@ TEST_F(ModelFolder, HasTheFoldersConfigWithTheSizesThatWereTrained) {
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
   EXPECT_EQ(config["rope_parameters"]["rope_type"], "default");
   EXPECT_EQ(Read("tokenizer.json"), "{\"a\":1}");
-  EXPECT_EQ(Read("generation_config.json"), "{\"_from_model_config\": true}\n");
+  const auto generation = nlohmann::json::parse(Read("generation_config.json"));
+  EXPECT_EQ(generation["eos_token_id"], 7) << "or its texts would never end";
+  EXPECT_FALSE(generation.contains("pad_token_id"));
   EXPECT_FALSE(FileExists(to_.File("notes.txt")));
   ASSERT_TRUE(WriteFileAtomic(from_.File("generation_config.json"), "{\"top_k\":5}").ok());
   ASSERT_TRUE(WriteModelFolder(job, ir::DType::kF32, to_.path()).ok());
@@ -86,7 +95,11 @@ TEST_F(ModelFolder, HasTheTokenizerThatTheJobNames) {
   ASSERT_TRUE(written.ok()) << written;
   EXPECT_EQ(Read("tokenizer.json"), "{\"b\":2}");
   EXPECT_EQ(Read("tokenizer_config.json"), "{\"c\":3}");
-  EXPECT_EQ(Read("generation_config.json"), "{\"_from_model_config\": true}\n");
+  EXPECT_FALSE(nlohmann::json::parse(Read("generation_config.json")).contains("eos_token_id"));
+  // Of a tokenizer that can be read, its end of a text.
+  ASSERT_TRUE(WriteFileAtomic(from_.File("mine.json"), kSmallTokenizer).ok());
+  ASSERT_TRUE(WriteModelFolder(job, ir::DType::kF32, to_.path()).ok());
+  EXPECT_EQ(nlohmann::json::parse(Read("generation_config.json"))["eos_token_id"], 2);
   ASSERT_TRUE(std::filesystem::remove(from_.File("mine.json")));
   EXPECT_NE(WriteModelFolder(job, ir::DType::kF32, to_.path()).message().find("training.tokenizer"),
             std::string::npos);

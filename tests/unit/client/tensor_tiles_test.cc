@@ -87,12 +87,13 @@ TEST(TensorTiles, TheLargestOfARowIsThatOfAllItsBlocks) {
   }
 }
 
-TEST(TensorTiles, WhatIsNoNumberIsNotTheLargest) {
+TEST(TensorTiles, ARowWithWhatIsNoNumberHasNoLargest) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float least = -std::numeric_limits<float>::infinity();
-  const std::vector<float> values = {nan, 1,   nan,   3,     nan,   nan,
-                                     nan, nan, least, least, least, least};
-  EXPECT_EQ(PlacesOf(ir::DType::kF32, values, 3, 4), (std::vector<int32_t>{3, -1, 0}));
+  const std::vector<float> values = {nan,   1,     2,   3,     1,      2,     3,     nan,
+                                     nan,   nan,   nan, nan,   least,  least, least, least,
+                                     least, least, 7,   least, -least, 1,     2,     3};
+  EXPECT_EQ(PlacesOf(ir::DType::kF32, values, 6, 4), (std::vector<int32_t>{-1, -1, -1, -1, 2, -1}));
 }
 
 TEST(TensorTiles, WholeNumbersComeWhole) {

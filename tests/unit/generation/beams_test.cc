@@ -238,6 +238,59 @@ TEST(WriteBeams, RefuseByName) {
   EXPECT_THAT(refusal({.beams = 2}), HasSubstr("draw no tokens"));
 }
 
+// Scores of long texts lie far below those of short ones by such a penalty.
+TEST(BeamSearch, KeepsTextsWhateverTheirScores) {
+  Request request;
+  request.prompt = {2};
+  for (const double penalty : {-10.0, -40.0, -100.0, 100.0}) {
+    const auto found =
+        SearchWhole(request, {.beams = 2, .length_penalty = penalty}, 60, kVocabulary);
+    ASSERT_FALSE(found.empty()) << penalty;
+    EXPECT_EQ(found[0].tokens.size(), 60u);
+    EXPECT_TRUE(found[0].ended);
+  }
+}
+
+// Each pair of three tokens once, and no end: the rules leave nothing behind some token.
+TEST(BeamSearch, WhereNothingMayEndThereIsWhatWasWritten) {
+  Request request;
+  request.prompt = {2};
+  request.stops = {0};
+  request.rules.no_repeat_ngram = 2;
+  request.rules.min_new_tokens = 50;
+  const auto found = SearchWhole(request, {.beams = 2}, 60, 3);
+  ASSERT_FALSE(found.empty());
+  EXPECT_FALSE(found[0].ended);
+  EXPECT_LE(found[0].tokens.size(), 5u);
+  EXPECT_GE(found[0].tokens.size(), 2u);
+  EXPECT_TRUE(std::isfinite(found[0].score));
+  request.rules.suppressed = {1, 2};
+  const auto none = SearchWhole(request, {.beams = 2}, 60, 3);
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_TRUE(none[0].tokens.empty());
+}
+
+TEST(WriteBeams, LogitsThatAreNoNumbersAreAnError) {
+  BatchLimits limits;
+  limits.texts = 2;
+  limits.tokens = 4;
+  limits.pages = 6;
+  limits.positions = 90;
+  Request request;
+  request.prompt = {1};
+  request.max_new_tokens = 3;
+  for (const double odd : {NAN, INFINITY}) {
+    const auto found =
+        WriteBeams(limits,
+                   [&](const Batch& batch) -> Result<std::vector<std::vector<double>>> {
+                     return std::vector<std::vector<double>>(batch.wanted.size(), {1, odd, 2, 3});
+                   },
+                   request, {.beams = 2});
+    ASSERT_FALSE(found);
+    EXPECT_THAT(found.error().ToString(), HasSubstr("the model's logits are no numbers"));
+  }
+}
+
 TEST(Beams, AreSaidByTheModelsSettings) {
   const auto settings = ParseSettings(
       R"({"num_beams": 4, "length_penalty": 2.0, "early_stopping": true, "max_length": 142})");

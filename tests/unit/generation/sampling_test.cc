@@ -23,7 +23,7 @@ Sampling Drawing() {
 }
 
 TEST(Sampling, TheLikeliestIsTakenAndOfEqualOnesTheLowest) {
-  EXPECT_EQ(NextToken(std::vector<double>{1, 3, 3, 2}, {}, {}, {}), 1);
+  EXPECT_EQ(*NextToken(std::vector<double>{1, 3, 3, 2}, {}, {}, {}), 1);
 }
 
 TEST(Sampling, APenaltyCountsOncePerTokenAndAlsoWhereNothingIsDrawn) {
@@ -31,7 +31,7 @@ TEST(Sampling, APenaltyCountsOncePerTokenAndAlsoWhereNothingIsDrawn) {
   sampling.repetition_penalty = 2;
   const std::vector<int32_t> text = {0, 0, 1};
   EXPECT_THAT(ProcessLogits(std::vector<double>{4, -1, 3}, text, sampling), ElementsAre(2, -2, 3));
-  EXPECT_EQ(NextToken(std::vector<double>{4, -1, 3}, text, sampling, {}), 2);
+  EXPECT_EQ(*NextToken(std::vector<double>{4, -1, 3}, text, sampling, {}), 2);
 }
 
 TEST(Sampling, TopKKeepsThoseThatAreAsLikelyAsTheLast) {
@@ -71,7 +71,7 @@ TEST(Sampling, DrawsHaveTheProbabilitiesThatTheLogitsSay) {
   std::vector<int> counts(4);
   constexpr int kDraws = 20000;
   for (uint64_t i = 0; i < kDraws; ++i) {
-    ++counts[static_cast<size_t>(NextToken(logits, {}, Drawing(), {7, i % 10, i / 10}))];
+    ++counts[static_cast<size_t>(*NextToken(logits, {}, Drawing(), {7, i % 10, i / 10}))];
   }
   EXPECT_NEAR(counts[0], 0.5 * kDraws, 400);
   EXPECT_NEAR(counts[1], 0.2 * kDraws, 400);
@@ -82,12 +82,27 @@ TEST(Sampling, DrawsHaveTheProbabilitiesThatTheLogitsSay) {
 TEST(Sampling, ADrawIsAFunctionOfItsKey) {
   const std::vector<double> logits(1000, 0.0);
   const auto draw = [&](uint64_t seed, uint64_t request, uint64_t position) {
-    return NextToken(logits, {}, Drawing(), {seed, request, position});
+    return *NextToken(logits, {}, Drawing(), {seed, request, position});
   };
   EXPECT_EQ(draw(1, 2, 3), draw(1, 2, 3));
   EXPECT_NE(draw(1, 2, 3), draw(2, 2, 3));
   EXPECT_NE(draw(1, 2, 3), draw(1, 3, 3));
   EXPECT_NE(draw(1, 2, 3), draw(1, 2, 4));
+}
+
+TEST(Sampling, LogitsThatAreNoNumbersAreAnErrorHoweverTokensAreChosen) {
+  Sampling penalised;
+  penalised.repetition_penalty = 2;
+  const std::vector<int32_t> text = {0};
+  for (const std::vector<double>& logits :
+       {std::vector<double>{NAN, NAN}, {1, NAN}, {NAN, 1}, {kGone, kGone}, {1, -kGone}, {}}) {
+    for (const Sampling& sampling : {Sampling(), penalised, Drawing()}) {
+      const auto token = NextToken(logits, text, sampling, {});
+      ASSERT_FALSE(token);
+      EXPECT_EQ(token.error().message(), "the model's logits are no numbers");
+    }
+  }
+  EXPECT_EQ(*NextToken(std::vector<double>{kGone, 1, kGone}, text, Drawing(), {}), 1);
 }
 
 TEST(Sampling, ValuesOutOfRangeAreNamed) {

@@ -89,7 +89,7 @@ TEST(Settings, AreThoseOfTheFile) {
 
 TEST(Settings, RefuseWhatIsNone) {
   EXPECT_THAT(ParseSettings("[1]").error().message(), HasSubstr("no JSON object"));
-  EXPECT_THAT(ParseSettings("{").error().message(), HasSubstr("no JSON object"));
+  EXPECT_THAT(ParseSettings("{").error().message(), HasSubstr("it is no JSON: "));
   EXPECT_THAT(ParseSettings(R"({"top_p": "much"})").error().message(),
               HasSubstr(R"("top_p" is "much", not a number)"));
   EXPECT_THAT(ParseSettings(R"({"eos_token_id": -1})").error().message(),
