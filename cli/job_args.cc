@@ -1,6 +1,6 @@
-#include "base/text.h"
 #include "cli/job_args.h"
 
+#include "base/text.h"
 #include "client/embedding.h"
 #include "data/describe.h"
 #include "generation/beam_search.h"

@@ -85,7 +85,7 @@ class BlockCheck {
       if (token >= 0 && token < rules_.vocabulary) continue;
       if (token == kNotCounted && field_.name == kLabels) continue;
       return InvalidArgument(
-          fmt::format("token file {}: token {} at position {} is outside the model's vocabulary of "
+          fmt::format("token file {}: token {} at position {} is outside the vocabulary of "
                       "{}: tokenizer and model are not of one another, or the vocab_size of the "
                       "model is too small",
                       file_.name(), token, first + i, rules_.vocabulary));

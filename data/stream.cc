@@ -145,10 +145,10 @@ Status Stream::CheckTokens(const FieldReader& reader, int64_t first, const RowBu
     int32_t token = 0;
     std::memcpy(&token, row.bytes.data() + i * static_cast<int64_t>(sizeof token), sizeof token);
     if (token >= 0 && token < limit) continue;
-    return InvalidArgument(fmt::format(
-        "token {} at {} is outside the model's vocabulary of {}: tokenizer and model are "
-        "not of one another, or the vocab_size of the model is too small",
-        token, reader.Place(first + i, "position"), limit));
+    return InvalidArgument(
+        fmt::format("token {} at {} is outside the vocabulary of {}: tokenizer and model are "
+                    "not of one another, or the vocab_size of the model is too small",
+                    token, reader.Place(first + i, "position"), limit));
   }
   return OkStatus();
 }
