@@ -20,10 +20,6 @@
 namespace meshwright::formats {
 namespace {
 
-// Masks and tables that files of older versions have, and heads that are the embedding again.
-constexpr std::string_view kComputed[] = {
-    "attn.bias",    "attn.masked_bias", "attention.bias", "masked_bias",  "inv_freq",
-    "position_ids", "lm_head.weight",   "decoder.weight", "decoder.bias", "embed_tokens.weight"};
 constexpr std::string_view kPlace = "{}";  // in the name of one of several tensors
 
 // Calls visit(tile_element, file_element, count, file_stride) for every run along the last dim of
@@ -552,18 +548,6 @@ std::string NamesOf(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(first, ", "), more);
 }
 
-// Tensors that nothing read, but for those that a model computes itself and older files have.
-std::vector<std::string> LeftOver(const SafetensorsFile& file, const std::set<std::string>& read) {
-  std::vector<std::string> left;
-  for (const SafetensorsEntry& entry : file.entries()) {
-    const bool computed =
-        std::any_of(std::begin(kComputed), std::end(kComputed),
-                    [&](std::string_view name) { return entry.name.ends_with(name); });
-    if (!computed && !read.contains(entry.name)) left.push_back(entry.name);
-  }
-  return left;
-}
-
 }  // namespace
 
 std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::Graph& graph) {
@@ -592,7 +576,7 @@ std::vector<std::string> NotesOfWeights(const SafetensorsFile& file, const ir::G
   if (!drawn.empty()) {
     notes.push_back(fmt::format("the weights have no {}: drawn anew", NamesOf(drawn)));
   }
-  const std::vector<std::string> left = LeftOver(file, read);
+  const std::vector<std::string> left = TensorsLeft(file, read);
   if (!left.empty()) {
     notes.push_back(fmt::format("the model has no place for {} of the weights' tensors: {}",
                                 left.size(), NamesOf(left)));
