@@ -307,6 +307,15 @@ void PrintEnd(const generation::Request& request, const Outcome& outcome, double
              WhyEnded(written.finish), seed);
 }
 
+// A job's model knows its rows alone; a folder's has all of its positions.
+constexpr const char* kAboutRows =
+    "texts of a job are as long as its rows (training.seq_len); the folder that `meshwright "
+    "checkpoint export` makes of it writes up to what its model has";
+
+Status AboutRows(const Status& status) {
+  return Status(status.code(), fmt::format("{}; {}", status.message(), kAboutRows));
+}
+
 // What needs no cluster to be wrong.
 Status CheckArgs(const GenerateArgs& args) {
   MW_TRY(generation::CheckSampling(SamplingOf(args, {})));
@@ -350,10 +359,16 @@ Result<int> Generate(const GenerateArgs& args, const GlobalArgs& global) {
   });
   const double seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9;
   const Status closed = writer.session->Close();
+  const bool of_job = IsJobId(args.model);
+  const bool too_long = std::ssize(request.prompt) > writer.positions && writer.positions > 0;
+  if (!written.has_value() && of_job && too_long) return Fail(AboutRows(written.error()));
   MW_TRY(written);
   MW_TRY(closed);
   show(writer.codec.End());
   PrintEnd(request, *written, seconds, text, global.json);
+  if (of_job && written->written.finish == generation::Finish::kFull) {
+    fmt::print(stderr, "note: {}\n", kAboutRows);
+  }
   return kExitOk;
 }
 
