@@ -35,7 +35,13 @@ std::vector<uint64_t> AskTable::DueAcks() {
                    unacknowledged_bytes_ >= kMostUnacknowledgedBytes;
   if (!due) return {};
   unacknowledged_bytes_ = 0;
+  acks_on_their_way_ += to_acknowledge_.size();
   return std::exchange(to_acknowledge_, {});
+}
+
+void AskTable::AcksSent(size_t count) {
+  MW_CHECK(count <= acks_on_their_way_) << count << " of " << acks_on_their_way_;
+  acks_on_their_way_ -= count;
 }
 
 std::vector<uint64_t> AskTable::ToRepeat(const std::vector<uint64_t>& held) {

@@ -29,8 +29,10 @@ class AskTable {
   // Who waits for the answer, which is to be acknowledged from now on; null: nobody, since it came
   // before.
   Done Answered(uint64_t id, int64_t answer_bytes);
-  // Answers to acknowledge now, without waiting for the next ask; empty: none.
+  // Answers to acknowledge now, without waiting for the next ask; empty: none. They are open until
+  // they have been sent: an ask that overtook them would find the controller without credit for it.
   std::vector<uint64_t> DueAcks();
+  void AcksSent(size_t count);
 
   // Over a new connection: what is to be sent again, in the order in which it was asked. held: what
   // the controller has; answers among it that came already are acknowledged anew.
@@ -39,6 +41,8 @@ class AskTable {
   std::vector<Done> TakeAll();
 
   size_t unanswered() const { return asks_.size(); }
+  // What the controller may count as not settled.
+  size_t open() const { return asks_.size() + acks_on_their_way_; }
 
  private:
   // So many answers, or bytes of them, are acknowledged without an ask.
@@ -52,6 +56,7 @@ class AskTable {
   uint64_t next_id_ = 1;
   std::map<uint64_t, Waiting> asks_;
   std::vector<uint64_t> to_acknowledge_;
+  size_t acks_on_their_way_ = 0;
   int64_t unacknowledged_bytes_ = 0;
 };
 

@@ -284,7 +284,7 @@ class GrpcSession final : public Session {
   }
 
   bool MayAsk() const MW_REQUIRES(mutex_) {
-    return opened_ && table_.unanswered() < static_cast<size_t>(std::max(1, opened_->credits));
+    return opened_ && table_.open() < static_cast<size_t>(std::max(1, opened_->credits));
   }
 
   uint64_t NextId() MW_EXCLUDES(mutex_) {
@@ -386,7 +386,11 @@ class GrpcSession final : public Session {
       done = table_.Answered(id, bytes);
       acks = table_.DueAcks();
     }
-    if (!acks.empty()) (void)stream->Write(proto::SessionAck{std::move(acks)});
+    if (const size_t count = acks.size(); count > 0) {
+      (void)stream->Write(proto::SessionAck{std::move(acks)});
+      const MutexLock lock(mutex_);
+      table_.AcksSent(count);
+    }
     if (done) done(std::move(result));
     changed_.NotifyAll();
   }

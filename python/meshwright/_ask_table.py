@@ -31,9 +31,15 @@ class AskTable:
         self._asks: dict[int, Ask] = {}
         self._to_acknowledge: list[int] = []
         self._unacknowledged_bytes = 0
+        self._acks_on_their_way = 0
 
     def __len__(self) -> int:
         return len(self._asks)
+
+    @property
+    def open(self) -> int:
+        """What the controller may count as not settled."""
+        return len(self._asks) + self._acks_on_their_way
 
     def next_id(self) -> int:
         """An id that no ask of this session has."""
@@ -64,15 +70,20 @@ class AskTable:
         return ask.future if ask else None
 
     def due_acks(self) -> list[Buffer] | None:
-        """Acknowledgements to send now, without waiting for the next ask."""
+        """Acknowledgements to send now, without waiting for the next ask. They are open until
+        acks_sent: an ask that overtook them would find the controller without credit for it."""
         if (
             len(self._to_acknowledge) < _MOST_UNACKNOWLEDGED
             and self._unacknowledged_bytes < _MOST_UNACKNOWLEDGED_BYTES
         ):
             return None
         message = pb.ClientUp(ack=pb.SessionAck(ids=self._to_acknowledge))
+        self._acks_on_their_way = len(self._to_acknowledge)
         self._to_acknowledge, self._unacknowledged_bytes = [], 0
         return [message.SerializeToString()]
+
+    def acks_sent(self) -> None:
+        self._acks_on_their_way = 0
 
     def to_repeat(self, held: list[int]) -> list[int]:
         """Over a new connection: what is to be sent again. held: what the controller has."""

@@ -249,7 +249,7 @@ class Session:
             ) from None
 
     def _may_ask(self) -> bool:
-        return self._opened is not None and len(self._table) < max(1, self._opened.credits)
+        return self._opened is not None and self._table.open < max(1, self._opened.credits)
 
     def _ask(
         self, field: int, message: Any, tensors: list[Buffer], size: int = 0
@@ -414,6 +414,9 @@ class Session:
             self._changed.notify_all()
         if acks is not None:
             stream.write(acks)
+            with self._changed:
+                self._table.acks_sent()
+                self._changed.notify_all()
         if future is None:
             return
         if isinstance(result, Error):
