@@ -157,9 +157,10 @@ Status Restore(checkpoint::Reader& reader, const std::vector<std::string>& exclu
     for (const auto& [name, slot] : rank_slots) {
       if (excluded(name)) continue;
       const ir::TensorType whole{slot.type.dtype, slot.global_dims};
-      MW_TRY(runtime.FillPersistent(rank, name, [&](std::span<std::byte> into) {
-        return reader.ReadBox(name, whole, slot.box, into);
-      }));
+      MW_TRY(runtime.FillPersistent(
+          rank, name, [&, &tensor = name, &box = slot.box](std::span<std::byte> into) {
+            return reader.ReadBox(tensor, whole, box, into);
+          }));
       MW_FAILPOINT("executor.restore.wrote-box");
     }
   }

@@ -93,8 +93,8 @@ Status LoadWeights(const formats::SafetensorsFile& file, const ir::Graph& loss,
         return Internal(fmt::format("the model has no weight '{}' of rank {}", name, rank));
       }
       const ir::TensorType& logical = loss.type(param->second->outputs[0]);
-      const auto read = [&](std::span<std::byte> into) {
-        return formats::ReadLogicalTile(file, *param->second, logical, slot.box, into);
+      const auto read = [&, &box = slot.box](std::span<std::byte> into) {
+        return formats::ReadLogicalTile(file, *param->second, logical, box, into);
       };
       const Status filled = runtime.FillPersistent(rank, name, read);
       const bool drawn =

@@ -261,9 +261,7 @@ class GrpcSession final : public Session {
         while (!end_ && !close_ && !MayAsk() && changed_.WaitUntil(mutex_, due)) {
         }
         if (end_ || close_) return EndOr(end_.value_or(OkStatus()));
-        if (!MayAsk()) {
-          return NoCredit(table_.unanswered(), options_.timeout_ms);
-        }
+        if (!MayAsk()) return NoCredit(table_.unanswered(), options_.timeout_ms);
       }
       // In the order of their ids, which is that of the calls.
       const MutexLock order(order_mutex_);
@@ -386,10 +384,10 @@ class GrpcSession final : public Session {
       done = table_.Answered(id, bytes);
       acks = table_.DueAcks();
     }
-    if (const size_t count = acks.size(); count > 0) {
-      (void)stream->Write(proto::SessionAck{std::move(acks)});
+    if (!acks.empty()) {
+      (void)stream->Write(proto::SessionAck{acks});
       const MutexLock lock(mutex_);
-      table_.AcksSent(count);
+      table_.AcksSent(acks.size());
     }
     if (done) done(std::move(result));
     changed_.NotifyAll();
