@@ -219,9 +219,8 @@ class GrpcSession final : public Session {
       close_ = proto::SessionClose{options.end_job};
       while (!end_ && table_.unanswered() > 0 && changed_.WaitUntil(mutex_, due)) {
       }
-      if (!end_ && table_.unanswered() > 0) {
-        return StillOpen(table_.unanswered(), options_.timeout_ms);
-      }
+      const size_t left = end_ ? 0 : table_.unanswered();
+      if (left > 0) return StillOpen(left, options_.timeout_ms);
       stream = live_;
     }
     if (stream) (void)stream->Write(proto::SessionClose{options.end_job});
