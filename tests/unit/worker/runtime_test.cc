@@ -321,13 +321,12 @@ TEST(JobRuntime, PersistentAccessNamesRankAndSlot) {
 
 TEST(JobRuntime, ABlockIsFilledWhereItLies) {
   auto runtime = MustLoad(LocalOptions(1, CountingPrograms()));
-  const std::byte* first = nullptr;
+  std::byte before{0};
   const auto fill = [&](std::byte value) {
     return runtime->FillPersistent(0, "x", [&](std::span<std::byte> block) {
       EXPECT_EQ(block.size(), 8u);
-      std::fill(block.begin(), block.end(), value);
-      if (first == nullptr) first = block.data();
-      EXPECT_EQ(block.data(), first) << "the device's own memory, not a copy";
+      if (before != std::byte{0}) EXPECT_EQ(block[0], before) << "a copy, not where it lies";
+      std::fill(block.begin(), block.end(), before = value);
       return OkStatus();
     });
   };
