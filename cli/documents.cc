@@ -112,6 +112,12 @@ std::optional<uint32_t> EndOfText(const std::string& folder, const Tokenizer& to
   return std::nullopt;
 }
 
+std::optional<uint32_t> EndOfText(const std::string& path) {
+  const auto tokenizer = Tokenizer::Load(path);
+  if (!tokenizer.has_value()) return std::nullopt;
+  return EndOfText(FolderOfTokenizer(path), *tokenizer);
+}
+
 Result<DocumentMaker> DocumentMaker::Make(const DocumentRules& rules) {
   DocumentMaker maker(rules);
   if (rules.separator) maker.separator_ = static_cast<uint32_t>(*rules.separator);

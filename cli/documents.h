@@ -87,5 +87,7 @@ bool HasTokenizer(const std::string& path);
 
 // The token that ends a text by tokenizer_config.json, else by its usual names.
 std::optional<uint32_t> EndOfText(const std::string& folder, const tokenizer::Tokenizer& tokenizer);
+// Of the tokenizer at a path; nothing, too, where none is there.
+std::optional<uint32_t> EndOfText(const std::string& path);
 
 }  // namespace meshwright::cli

@@ -86,9 +86,7 @@ std::optional<int32_t> EndOfJobTexts(const ir::JobRequest& job, int64_t id) {
   }
   const auto path = TokenizerOfJob(job, id);
   if (!path.has_value() || !*path) return std::nullopt;
-  const auto tokenizer = tokenizer::Tokenizer::Load(**path);
-  if (!tokenizer.has_value()) return std::nullopt;
-  const auto end = EndOfText(FolderOfTokenizer(**path), *tokenizer);
+  const auto end = EndOfText(**path);
   return end ? std::optional(static_cast<int32_t>(*end)) : std::nullopt;
 }
 

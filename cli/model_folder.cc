@@ -89,10 +89,7 @@ constexpr const char* kKeysOfGeneration[] = {
 std::optional<uint32_t> EndOfTexts(const config::JobConfig& config) {
   if (!config::IsTokenized(config)) return std::nullopt;
   const auto path = TokenizerOf(config);
-  if (!path.has_value()) return std::nullopt;
-  const auto tokenizer = tokenizer::Tokenizer::Load(*path);
-  if (!tokenizer.has_value()) return std::nullopt;
-  return EndOfText(FolderOfTokenizer(*path), *tokenizer);
+  return path.has_value() ? EndOfText(*path) : std::nullopt;
 }
 
 std::string GenerationConfigOf(const config::JobConfig& config,
@@ -144,10 +141,7 @@ Status WriteModelFolder(const ir::JobRequest& job, ir::DType dtype, const std::s
   json["torch_dtype"] = TorchName(dtype);
   MW_TRY(WriteFileAtomic(folder + "/config.json", json.dump(2) + "\n"));
   MW_TRY(WriteFileAtomic(folder + "/generation_config.json", GenerationConfigOf(config, json)));
-  std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(config.hf_path, error);
-  const std::filesystem::path path(config.hf_path);
-  const std::string source = is_file ? path.parent_path().string() : config.hf_path;
+  const std::string source = FolderOfModel(config);
   // A tokenizer of the job's own counts more than the folder's, with all that stands beside it.
   const bool own = config.tokenizer != "byte";
   if (!source.empty()) {

@@ -50,16 +50,14 @@ Status TakeFormat(config::JobConfig& config) {
     return OkStatus();
   }
   MW_ASSIGN_OR_RETURN(const std::string tokenizer, TokenizerOf(config));
-  if (!HasTokenizer(tokenizer)) {
+  // One that is named is meant: where it is not there, who reads by it says so.
+  if (config.tokenizer == "byte" && !HasTokenizer(tokenizer)) {
     config.notes.push_back(
         fmt::format("training.dataset_format is \"bytes\", a token for each byte: the job says "
                     "none, and {} has no tokenizer.json, tokenizer.model or spiece.model",
                     tokenizer));
     return OkStatus();
   }
-  std::erase_if(config.notes, [](const std::string& note) {
-    return note.starts_with("training.tokenizer has no effect");
-  });
   MW_ASSIGN_OR_RETURN(const auto held, config::ValidationSets(config));
   config.dataset_format =
       config.datasets.empty() ? FormatOf(config, config.dataset_path) : std::string("text");
@@ -75,7 +73,7 @@ Status TakeFormat(config::JobConfig& config) {
                     FormatOf(config, config.validation_path)));
   }
   config.notes.push_back(fmt::format(
-      "training.dataset_format = \"{}\", as the job says none and {} has a tokenizer; \"bytes\" "
+      "training.dataset_format = \"{}\", as the job says none and {} is its tokenizer; \"bytes\" "
       "makes a token of each byte",
       config.dataset_format, tokenizer));
   return OkStatus();

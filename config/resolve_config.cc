@@ -173,8 +173,9 @@ void NoteUnused(JobConfig& config) {
   note(config.data.validation_fraction == 0 && config.validation_path.empty() &&
            config.train.validation_batches > 0,
        "validation.fraction is 0, so nothing is held out and no validation runs");
-  note(config.tokenizer != "byte" && config.dataset_format != "text" &&
-           config.dataset_format != "jsonl",
+  // A format that is not said goes by the tokenizer.
+  note(config.tokenizer != "byte" && config.origins.contains("training.dataset_format") &&
+           config.dataset_format != "text" && config.dataset_format != "jsonl",
        "training.tokenizer has no effect: training.dataset_format is neither text nor jsonl");
   note(!config.validation_path.empty() && config.origins.contains("validation.fraction"),
        "validation.fraction has no effect with validation.dataset_path");

@@ -215,6 +215,11 @@ TEST_F(MaskToken, FormatOfTextsIsThatOfANamedTokenizer) {
   for (const std::string& note : config->notes) {
     EXPECT_THAT(note, ::testing::Not(HasSubstr("training.tokenizer has no effect")));
   }
+  // One that is named and not there is no reason to read bytes.
+  std::filesystem::remove(dir_.File("tokenizer.json"));
+  config = config::ParseJobConfig(source);
+  ASSERT_TRUE(config.has_value() && PrepareTraining(*config).has_value());
+  EXPECT_EQ(config->dataset_format, "text");
 }
 
 TEST_F(MaskToken, IsOfModelsThatHideTokens) {
