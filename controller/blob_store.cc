@@ -51,13 +51,16 @@ Result<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& dir, BlobL
   return store;
 }
 
-std::optional<BlobStore::Look> BlobStore::LookAt(const std::string& sha256) const {
+std::optional<BlobStore::Look> BlobStore::LookAtFile(const std::string& path) {
   struct stat info {};
-  if (!proto::IsSha256Hex(sha256) || ::stat(PathFor(sha256).c_str(), &info) != 0) {
-    return std::nullopt;
-  }
-  return Look{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec,
-              info.st_ino};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return Look{info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec, info.st_ino,
+              info.st_dev};
+}
+
+std::optional<BlobStore::Look> BlobStore::LookAt(const std::string& sha256) const {
+  if (!proto::IsSha256Hex(sha256)) return std::nullopt;
+  return LookAtFile(PathFor(sha256));
 }
 
 std::optional<int64_t> BlobStore::Find(const std::string& sha256) const {
@@ -167,16 +170,39 @@ Result<std::string> BlobStore::PathOf(const std::string& sha256) const {
   return PathFor(sha256);
 }
 
+std::optional<ir::BlobRef> BlobStore::FindLinked(const Look& file, const std::string& name) const {
+  const MutexLock lock(mutex_);
+  for (const auto& [sha256, verified] : verified_) {
+    if (verified != file || LookAt(sha256) != file) continue;
+    Touch(sha256, file);
+    return ir::BlobRef{sha256, file.size, name};
+  }
+  return std::nullopt;
+}
+
+void BlobStore::RememberLink(const std::string& sha256, const std::optional<Look>& file) {
+  const MutexLock lock(mutex_);
+  if (file && LookAt(sha256) == file) verified_[sha256] = *file;
+}
+
 Result<ir::BlobRef> BlobStore::AddFile(const std::string& path, const std::string& name) {
+  const std::optional<Look> before = LookAtFile(path);
+  if (before) {
+    if (const auto linked = FindLinked(*before, name)) return *linked;
+  }
   ir::BlobRef blob;
   blob.name = name;
   MW_ASSIGN_OR_RETURN(blob.sha256, Sha256File(path));
   MW_ASSIGN_OR_RETURN(blob.size_bytes, FileSize(path));
+  RememberLink(blob.sha256, before);
   if (Find(blob.sha256)) return blob;
-  const std::string target = dir_ + "/" + blob.sha256;
   std::error_code error;
-  std::filesystem::create_hard_link(path, target, error);
-  if (!error) return blob;
+  std::filesystem::create_hard_link(path, PathFor(blob.sha256), error);
+  if (!error) {
+    stored_ += blob.size_bytes;
+    RememberLink(blob.sha256, before);
+    return blob;
+  }
   MW_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   return PutBytes(bytes, name);
 }

@@ -55,7 +55,7 @@ class BlobStore {
   Result<ir::BlobRef> PutBytes(std::string_view bytes, const std::string& name);
 
   // Takes a file of this machine that does not change any more: linked where that is possible, else
-  // copied. Errors: those of base/file.h.
+  // copied. A linked file is read once, while it looks the same. Errors: those of base/file.h.
   Result<ir::BlobRef> AddFile(const std::string& path, const std::string& name);
 
   class Writer {
@@ -88,6 +88,7 @@ class BlobStore {
     int64_t size = 0;
     int64_t changed_ns = 0;
     uint64_t inode = 0;
+    uint64_t disk = 0;
     friend bool operator==(const Look&, const Look&) = default;
   };
   struct Stored {
@@ -99,7 +100,11 @@ class BlobStore {
   BlobStore(std::string dir, BlobLimits limits, const Clock& clock)
       : dir_(std::move(dir)), limits_(limits), clock_(clock) {}
   std::string PathFor(const std::string& sha256) const { return dir_ + "/" + sha256; }
+  static std::optional<Look> LookAtFile(const std::string& path);
   std::optional<Look> LookAt(const std::string& sha256) const;
+  std::optional<ir::BlobRef> FindLinked(const Look& file, const std::string& name) const;
+  // After a file was read that looked so before: the blob is that file, if it looks so, too.
+  void RememberLink(const std::string& sha256, const std::optional<Look>& file);
   void Touch(const std::string& sha256, const Look& seen) const MW_REQUIRES(mutex_);
   void PutAside(const std::string& sha256, const Look& seen);
   Status Publish(const Writer& writer);

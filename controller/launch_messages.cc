@@ -26,8 +26,8 @@ std::optional<proto::LaunchInput> PartOf(const proto::NamedTensor& input, uint32
   const int64_t all = input.type.dims[0];
   const size_t row_bytes = all == 0 ? 0 : input.bytes.size() / static_cast<size_t>(all);
   return proto::LaunchInput{index,
-                            input.bytes.substr(static_cast<size_t>(rows->first) * row_bytes,
-                                               static_cast<size_t>(rows->count) * row_bytes),
+                            input.bytes.Part(static_cast<size_t>(rows->first) * row_bytes,
+                                             static_cast<size_t>(rows->count) * row_bytes),
                             rows->first, all};
 }
 

@@ -225,7 +225,7 @@ v1::NamedTensor Encode(const NamedTensor& tensor) {
   wire.set_name(tensor.name);
   wire.set_dtype(std::string(ir::DTypeName(tensor.type.dtype)));
   wire.mutable_dims()->Assign(tensor.type.dims.begin(), tensor.type.dims.end());
-  wire.set_data(tensor.bytes);
+  wire.set_data(tensor.bytes.data(), tensor.bytes.size());
   return wire;
 }
 
@@ -247,7 +247,7 @@ v1::TensorTile Encode(const TensorTile& tile) {
   wire.mutable_dims()->Assign(tile.type.dims.begin(), tile.type.dims.end());
   wire.mutable_offset()->Assign(tile.box.offset.begin(), tile.box.offset.end());
   wire.mutable_size()->Assign(tile.box.size.begin(), tile.box.size.end());
-  wire.set_data(tile.bytes);
+  wire.set_data(tile.bytes.data(), tile.bytes.size());
   wire.set_largest(tile.largest);
   return wire;
 }

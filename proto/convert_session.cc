@@ -145,7 +145,7 @@ void Put(const Launch& m, v1::Down& wire) {
   for (const LaunchInput& input : m.inputs) {
     v1::LaunchInput& to = *out.add_inputs();
     to.set_input(input.input);
-    to.set_data(input.bytes);
+    to.set_data(input.bytes.data(), input.bytes.size());
     to.set_first_row(input.first_row);
     to.set_rows(input.rows);
   }

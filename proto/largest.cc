@@ -53,8 +53,8 @@ TensorTile LargestOf(TensorTile block) {
     largest.push_back(LargestOfRow(block.type.dtype, block.bytes.data() + at, columns));
     if (largest.back().place >= 0) largest.back().place += block.box.offset.back();
   }
-  block.bytes.assign(reinterpret_cast<const char*>(largest.data()),
-                     largest.size() * sizeof(Largest));
+  block.bytes =
+      std::string(reinterpret_cast<const char*>(largest.data()), largest.size() * sizeof(Largest));
   block.largest = true;
   return block;
 }

@@ -180,7 +180,7 @@ struct Connect {
 // All rows of an input that comes from a client.
 struct LaunchInput {
   uint32_t input = 0;  // index in LoadMesh.inputs
-  std::string bytes;
+  SharedBytes bytes;
   int64_t first_row = 0, rows = 0;  // bytes are those from first_row on of `rows`; 0: all
   friend bool operator==(const LaunchInput&, const LaunchInput&) = default;
 };

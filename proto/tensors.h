@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/shared_bytes.h"
 #include "ir/graph.h"
 #include "ir/program.h"
 #include "proto/fetch.h"
@@ -15,7 +16,7 @@ namespace meshwright::proto {
 struct NamedTensor {
   std::string name;
   ir::TensorType type;
-  std::string bytes;
+  SharedBytes bytes;
   friend bool operator==(const NamedTensor&, const NamedTensor&) = default;
 };
 
@@ -34,7 +35,7 @@ struct TensorTile {
   std::string name;
   ir::TensorType type;  // of the whole tensor
   ir::Box box;
-  std::string bytes;
+  SharedBytes bytes;
   bool largest = false;  // the bytes are a Largest for each row of the block
   friend bool operator==(const TensorTile&, const TensorTile&) = default;
 };

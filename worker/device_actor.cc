@@ -302,8 +302,8 @@ Status DeviceActor::ReadOutputs(const std::string& program,
     block.name = output.name;
     block.type = {slot.type.dtype, slot.global_dims};
     block.box = slot.box;
-    block.data.resize(static_cast<size_t>(slot.type.bytes()));
-    MW_TRY(staging_->Read(block.data.data(), memory_.Address(slot), slot.type.bytes()));
+    block.bytes.resize(static_cast<size_t>(slot.type.bytes()));
+    MW_TRY(staging_->Read(block.bytes.data(), memory_.Address(slot), slot.type.bytes()));
   }
   return OkStatus();
 }

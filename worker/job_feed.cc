@@ -7,7 +7,7 @@
 
 namespace meshwright::worker {
 
-Status JobFeed::Stage(const std::string& input, std::string bytes, int64_t first_row,
+Status JobFeed::Stage(const std::string& input, SharedBytes bytes, int64_t first_row,
                       int64_t rows) {
   if (!staged_names_.contains(input)) {
     return InvalidArgument(

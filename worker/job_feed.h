@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/shared_bytes.h"
 #include "ops/kernel.h"
 
 namespace meshwright::worker {
@@ -24,7 +25,7 @@ class JobFeed final : public ops::FeedSource {
 
   // An input, until the next Clear(): all of it, or of `rows` rows those from first_row on. Errors:
   // kInvalidArgument: launches do not bring this input.
-  Status Stage(const std::string& input, std::string bytes, int64_t first_row = 0,
+  Status Stage(const std::string& input, SharedBytes bytes, int64_t first_row = 0,
                int64_t rows = 0);
   void Clear() { staged_.clear(); }
 
@@ -36,7 +37,7 @@ class JobFeed final : public ops::FeedSource {
   ops::FeedSource* const data_;
   const std::set<std::string> staged_names_;
   struct Staged {
-    std::string bytes;
+    SharedBytes bytes;
     int64_t first_row = 0;
     int64_t rows = 0;  // of the batch; 0: those in bytes are all
   };

@@ -420,9 +420,8 @@ Result<std::vector<proto::TensorTile>> MeshHost::ReadOutputs(const std::string& 
   MW_ASSIGN_OR_RETURN(std::vector<OutputBlock> blocks, runtime_->ReadOutputs(program));
   std::vector<proto::TensorTile> tiles;
   for (OutputBlock& block : blocks) {
-    std::string bytes(reinterpret_cast<const char*>(block.data.data()), block.data.size());
     proto::TensorTile tile{std::move(block.name), std::move(block.type), std::move(block.box),
-                           std::move(bytes)};
+                           std::move(block.bytes)};
     tiles.push_back(fetch == proto::Fetch::kLargest ? proto::LargestOf(std::move(tile))
                                                     : std::move(tile));
   }

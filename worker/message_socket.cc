@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -26,34 +28,44 @@ uint32_t LengthAt(std::string_view bytes) {
   return length;
 }
 
-std::string WithLength(std::string_view message) {
-  std::string bytes;
-  bytes.reserve(kLengthBytes + message.size());
+std::array<char, kLengthBytes> LengthOf(std::string_view message) {
+  std::array<char, kLengthBytes> bytes{};
   for (size_t i = 0; i < kLengthBytes; ++i) {
-    bytes.push_back(static_cast<char>(message.size() >> (8 * i)));
+    bytes[i] = static_cast<char>(message.size() >> (8 * i));
   }
-  return bytes += message;
+  return bytes;
 }
 
-// How much went out; -1: the connection has ended.
-ssize_t SendSome(int fd, std::string_view bytes, int flags) {
+// Of two pieces, one behind the other, how much went out; -1: the connection has ended.
+ssize_t SendSome(int fd, std::string_view first, std::string_view second, int flags) {
+  std::array<iovec, 2> pieces = {iovec{const_cast<char*>(first.data()), first.size()},
+                                 iovec{const_cast<char*>(second.data()), second.size()}};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
   while (true) {
-    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | flags);
+    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | flags);
     if (sent >= 0) return sent;
     if (errno == EINTR) continue;
     return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
   }
 }
 
+void RemovePrefix(size_t bytes, std::string_view& first, std::string_view& second) {
+  const size_t of_first = std::min(bytes, first.size());
+  first.remove_prefix(of_first);
+  second.remove_prefix(bytes - of_first);
+}
+
 }  // namespace
 
 Status SendMessage(int fd, std::string_view message) {
-  const std::string bytes = WithLength(message);
-  std::string_view rest = bytes;
-  while (!rest.empty()) {
-    const ssize_t sent = SendSome(fd, rest, 0);
+  const auto length = LengthOf(message);
+  std::string_view head(length.data(), length.size());
+  while (!head.empty() || !message.empty()) {
+    const ssize_t sent = SendSome(fd, head, message, 0);
     if (sent < 0) return OsError(errno, "write to a local socket");
-    rest.remove_prefix(static_cast<size_t>(sent));
+    RemovePrefix(static_cast<size_t>(sent), head, message);
   }
   return OkStatus();
 }
@@ -68,21 +80,21 @@ MessageSocket::MessageSocket(UniqueFd fd, size_t most_bytes, MessageHandlers han
 MessageSocket::~MessageSocket() { Close(); }
 
 bool MessageSocket::Send(std::string_view message) {
-  std::string bytes = WithLength(message);
+  const auto length = LengthOf(message);
+  std::string_view head(length.data(), length.size());
   const MutexLock lock(mutex_);
   if (ended_) return false;
-  size_t sent = 0;
   if (!writing_ && pending_.empty()) {
-    const ssize_t some = SendSome(fd_.get(), bytes, MSG_DONTWAIT);
-    if (some < 0) return false;
-    sent = static_cast<size_t>(some);
+    const ssize_t sent = SendSome(fd_.get(), head, message, MSG_DONTWAIT);
+    if (sent < 0) return false;
+    RemovePrefix(static_cast<size_t>(sent), head, message);
   }
-  if (sent == bytes.size()) return true;
-  if (pending_.size() + bytes.size() > kMaxPendingBytes) {
+  if (head.empty() && message.empty()) return true;
+  if (pending_.size() + message.size() > kMaxPendingBytes) {
     ::shutdown(fd_.get(), SHUT_RDWR);
     return false;
   }
-  pending_.append(bytes, sent);
+  (pending_ += head) += message;
   wake_.NotifyOne();
   return true;
 }
@@ -114,7 +126,7 @@ void MessageSocket::WriteLoop() {
     lock.Unlock();
     std::string_view rest = bytes;
     while (!rest.empty()) {
-      const ssize_t sent = SendSome(fd_.get(), rest, 0);
+      const ssize_t sent = SendSome(fd_.get(), rest, {}, 0);
       if (sent < 0) break;
       rest.remove_prefix(static_cast<size_t>(sent));
     }

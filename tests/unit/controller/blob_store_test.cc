@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/sha256.h"
 #include "tests/fake_clock.h"
 #include "tests/unit/controller/sim_cluster.h"
 
@@ -82,6 +83,31 @@ TEST_F(BlobsTest, DamageThatLeavesNoTraceIsFoundWhenItIsLookedFor) {
   EXPECT_TRUE(store_->Verify(hash)) << "not read again";
   EXPECT_FALSE(store_->Verify(hash, true));
   EXPECT_FALSE(Has(hash));
+}
+
+// Weights that a job left are asked for by each client that reads them.
+TEST_F(BlobsTest, AFileThatIsLinkedIsReadOnceUntilItChanges) {
+  Open();
+  const TempDir job = TempDir::Make("mw-job").value();
+  const std::string path = job.File("model.safetensors");
+  ASSERT_TRUE(WriteFileAtomic(path, "the weights").ok());
+  const auto overwrite = [&path](const char* with) {
+    std::fstream(path, std::ios::in | std::ios::out) << with;
+  };
+  const auto add = [&] { return store_->AddFile(path, "weights").value_or(ir::BlobRef{}); };
+  const ir::BlobRef first = add();
+  EXPECT_EQ(first.sha256, Sha256Hex("the weights"));
+  EXPECT_EQ(store_->bytes(), 11) << "a linked file counts, too";
+  const auto time = std::filesystem::last_write_time(path);
+  overwrite("T");
+  std::filesystem::last_write_time(path, time);
+  EXPECT_EQ(add().sha256, first.sha256) << "it looks as it did, and is not read again";
+  // A use changes the time of both.
+  clock_.AdvanceMs(kHourMs);
+  EXPECT_EQ(add().sha256, first.sha256);
+  EXPECT_EQ(add().size_bytes, 11);
+  overwrite("A weight");
+  EXPECT_EQ(add().sha256, Sha256Hex("A weighthts"));
 }
 
 TEST_F(BlobsTest, WhatNoJobUsesGoesAfterItsTime) {

@@ -86,7 +86,7 @@ TEST(CoreClients, BadAsksFailAndNameWhatIsWrong) {
   call.inputs[0].type.dtype = ir::DType::kI32;
   EXPECT_THAT(message(call), HasSubstr("\"x\" is i32[2,3]; it must be f32[2,3]"));
   call = CallDouble();
-  call.inputs[0].bytes.pop_back();
+  call.inputs[0].bytes = call.inputs[0].bytes.Part(0, 23);
   EXPECT_THAT(message(call), HasSubstr("\"x\" has 23 bytes"));
   call = CallDouble();
   call.inputs.clear();
