@@ -65,6 +65,11 @@ Result<int> List(const CheckpointArgs& args, const GlobalArgs& global) {
     one.step = step;
     const std::string path = one.path();
     const auto reader = OpenCheckpoint(one);
+    const StatusCode code = reader.has_value() ? StatusCode::kOk : reader.error().code();
+    if (code == StatusCode::kPermissionDenied || code == StatusCode::kUnauthenticated) {
+      return Fail(reader.error().WithContext(
+          fmt::format("there are checkpoints of steps {}", fmt::join(steps, ", "))));
+    }
     if (!reader.has_value()) {
       rows.push_back({std::to_string(step), "damaged: " + reader.error().message()});
       if (global.json)

@@ -51,7 +51,9 @@ void AddValues(const CLI::Option& option, const std::string& text, const std::st
   if (name == "worker") all.asked = Asked::kWorkers;
   if (name == "set" || name == "what-if") all.asked = Asked::kKeys;
   // These are files or jobs.
-  if (name == "model" || name == "place" || name == "other") all.asked = Asked::kJobs;
+  if (name == "model" || name == "place" || name == "other" || name == "runs") {
+    all.asked = Asked::kJobs;
+  }
   const bool is_text = option.get_type_name().starts_with("TEXT");
   all.files = all.files || (is_text && MembersOf(option).empty() && name != "worker" &&
                             all.asked != Asked::kKeys);

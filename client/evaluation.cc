@@ -15,7 +15,9 @@ constexpr const char* kEvaluate = "evaluate";
 Result<ir::JobRequest> OnWeightsOf(const proto::JobDescription& of, int64_t id, const char* what) {
   if (of.weights.sha256.empty()) {
     return Fail(FailedPrecondition(fmt::format(
-        "job {} left no weights (checkpoint.last_save writes them at a good end)", id)));
+        "job {0} left no weights (checkpoint.last_save writes them at a good end); where it has "
+        "checkpoints, `meshwright submit --resume {0}` goes on from the newest and ends with some",
+        id)));
   }
   ir::JobRequest job;
   job.name = fmt::format("{} of job {}", what, id);

@@ -245,6 +245,16 @@ struct ForeignValue {
 constexpr ForeignValue kForeignValues[] = {
     {"checkpoint", "async_mode", "async_with_pinned_mem",
      "write \"async\": what is saved is copied to memory that is kept for the next save"},
+    {"training", "dtype", "bf16", "write \"bfloat16\""},
+    {"training", "dtype", "fp16", "write \"float16\""},
+    {"training", "dtype", "f16", "write \"float16\""},
+    {"training", "dtype", "half", "write \"float16\""},
+    {"training", "dtype", "fp32", "write \"float32\""},
+    {"training", "dtype", "f32", "write \"float32\""},
+    {"training", "dtype", "fp64", "write \"float64\""},
+    {"training", "dtype", "f64", "write \"float64\""},
+    {"optimizer", "name", "adam",
+     "write \"adamw\", and optimizer.weight_decay = 0 for Adam as it was"},
 };
 
 char Plain(char c) {

@@ -155,8 +155,12 @@ Status SetKey(JobConfig& config, const ConfigKey& key, const toml::node& node,
     fits = std::visit(Setter{node}, binding);
   }
   if (!fits) {
-    const std::string hint =
-        node.is_string() ? ForeignValueHint(key.section, key.name, *node.value<std::string>()) : "";
+    std::string hint;
+    if (node.is_string()) {
+      const std::string value = *node.value<std::string>();
+      hint = ForeignValueHint(key.section, key.name, value);
+      if (hint.empty()) hint = DidYouMean(value, key.choices);
+    }
     return InvalidArgument(fmt::format("{}: {}.{} must be {}, is {}{}", where, key.section,
                                        key.name, WantedType(key), ValueText(node), hint));
   }

@@ -15,7 +15,8 @@ void AheadPlanner::Ask(MakePlanAhead ask, std::string job_dir,
     GiveWay();
     bool misfit = false;
     Result<PlannedJob> plan = Guarded("the planner", [&] {
-      return PlanJob(make_plan_, *ask.request, ask.topology, blobs_, {dir, /*ahead=*/true}, misfit);
+      return PlanJob(make_plan_, *ask.request, ask.topology, blobs_,
+                     {dir, /*ahead=*/true, listener_, ask.job}, misfit);
     });
     done(PlannedAhead{ask.job, ask.epoch, ask.loss, ask.topology.devices.size(), std::move(plan)});
   });

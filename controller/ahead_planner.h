@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "base/executor.h"
 #include "controller/blob_store.h"
@@ -17,8 +18,9 @@ namespace meshwright::controller {
 
 class AheadPlanner {
  public:
-  AheadPlanner(const PlanFunction& make_plan, BlobStore& blobs)
-      : make_plan_(make_plan), blobs_(blobs) {}
+  // listener: told of each plan; may be null.
+  AheadPlanner(const PlanFunction& make_plan, BlobStore& blobs, PlanListener listener)
+      : make_plan_(make_plan), blobs_(blobs), listener_(std::move(listener)) {}
 
   // done: called once, unless it is stopped before.
   void Ask(MakePlanAhead ask, std::string job_dir, std::function<void(PlannedAhead)> done);
@@ -28,6 +30,7 @@ class AheadPlanner {
  private:
   const PlanFunction& make_plan_;
   BlobStore& blobs_;
+  const PlanListener listener_;
   std::atomic<bool> stopping_{false};
   Executor thread_{"mw-plan-ahead"};
 };

@@ -73,11 +73,6 @@ proto::UpMessage Arrived(proto::UpMessage message) {
   return message;
 }
 
-void TellPlan(ControllerMetrics& metrics, const StartPlan& asked, const PlannedJob& plan) {
-  metrics.ObservePlan(plan.seconds);
-  metrics.SetPlan(asked.job.value(), ir::TrainingFlops(*asked.request), plan.peak_flops_per_s);
-}
-
 void TellState(ControllerMetrics& metrics, const proto::JobInfo& job) {
   if (!proto::IsTerminal(job.state)) metrics.OpenJob(job.id);
   if (job.state == JobState::kFailed) metrics.CountFault(job.reason);
@@ -113,7 +108,7 @@ Core ControlLoop::MakeCore(CoreOptions options, const StoredState& stored, const
 ControlLoop::ControlLoop(CoreOptions options, ControlParts parts)
     : parts_(std::move(parts)),
       core_(MakeCore(std::move(options), parts_.store->opened(), *parts_.dir)),
-      ahead_(parts_.make_plan, *parts_.blobs) {
+      ahead_(parts_.make_plan, *parts_.blobs, parts_.on_plan) {
   for (const JobRecord& record : parts_.store->opened().jobs) {
     newest_job_ = std::max(newest_job_, record.id);
   }
@@ -488,6 +483,9 @@ void ControlLoop::ExecuteOne(Effect& effect) {
     parts_.metrics->SetHealth(health->job.value(), health->stalled, health->slow_ranks);
   } else if (auto* recorded = std::get_if<StepsRecorded>(&effect)) {
     if (parts_.story != nullptr) parts_.story->OnRecorded(std::move(*recorded));
+  } else if (auto* begins = std::get_if<RunBegins>(&effect)) {
+    parts_.metrics->SetPlan(begins->job.value(), begins->flops_per_step, begins->peak_flops_per_s);
+    if (parts_.story != nullptr) parts_.story->OnRun(begins->job, begins->layout);
   } else if (auto* tell = std::get_if<TellClient>(&effect)) {
     Do(*tell);
   } else if (auto* gone = std::get_if<CloseClient>(&effect)) {
@@ -525,7 +523,7 @@ void ControlLoop::Do(StartPlan& effect) {
                      *parts_.blobs,
                      {parts_.dir->job_dir(e.job.value()), false, parts_.on_plan, e.job}, misfit);
     });
-    if (plan.has_value()) TellPlan(*parts_.metrics, e, *plan);
+    if (plan.has_value()) parts_.metrics->ObservePlan(plan->seconds);
     loop_.Post([this, job = e.job, attempt = e.attempt, plan = std::move(plan), misfit] {
       StepOnLoop(PlanFinished{job, attempt, plan, misfit});
     });

@@ -81,8 +81,8 @@ struct ControlParts {
   PlanFunction make_plan;
   std::function<Journal(const std::string& job_dir, const JournalSizes&)> load_journal =
       LoadJournal;
-  PlanListener on_plan = nullptr;  // of jobs that are to run, not of plans made ahead
-  RunStory* story = nullptr;       // null: nobody wants to know what happened in steps
+  PlanListener on_plan = nullptr;
+  RunStory* story = nullptr;  // null: nobody wants to know what happened in steps
 };
 
 class ControlLoop {

@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-
 #include "controller/no_such_job.h"
+#include "ir/training_flops.h"
 
 namespace meshwright::controller {
 namespace {
 
-constexpr int64_t kFirstRecorded = 1;  // of a run, from 0
-constexpr int64_t kRecordedAtStart = 3;
+// Of a run, from 0: so many steps from the first one on, and from each that is so many later: what
+// a job does after hours is not what it did at its start.
+constexpr int64_t kFirstRecorded = 1;
+constexpr int64_t kRecordedAtOnce = 3;
+constexpr int64_t kRecordedEvery = 1'000;
 
 }  // namespace
 
@@ -46,7 +50,14 @@ ir::StepRange RecordedIn(const PlannedLaunch& launch, const JobEntry& job) {
   const ir::StepRange steps{launch.first_step, launch.count};
   const ir::StepRange asked = steps.And(job.record_wish);
   if (asked.count > 0) return asked;
-  return steps.And({job.run->start().point.step + kFirstRecorded, kRecordedAtStart});
+  const int64_t begin = job.run->start().point.step + kFirstRecorded;
+  const int64_t passed = std::max<int64_t>(0, (steps.first - begin) / kRecordedEvery);
+  const ir::StepRange now = steps.And({begin + passed * kRecordedEvery, kRecordedAtOnce});
+  return now.count > 0 ? now : steps.And({begin + (passed + 1) * kRecordedEvery, kRecordedAtOnce});
+}
+
+RunBegins BeginsBy(const PlannedJob& plan, const JobEntry& job) {
+  return {job.id(), plan.layout, ir::TrainingFlops(*job.request), plan.peak_flops_per_s};
 }
 
 void TellRecorded(LaunchResult& result, const MeshState& mesh, const JobEntry& job, CoreState& core,

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "controller/core_records.h"
 #include "controller/core_runs.h"
 #include "controller/mesh_order.h"
 
@@ -38,6 +39,7 @@ void RestoreRun(JobEntry& job, const RunRecord& record, CoreState& core, Context
   }
   core.meshes.Add(MeshLife(std::move(order), core.options, context.now.ms, MeshPhase::kResuming));
   job.run->Begin(record.gen, MakeDriver(*job.request, record.start, job.record.told_steps));
+  context.Do(BeginsBy(record.plan, job));
   if (MayGoOn(job)) return;
   Feed(record.gen, MeshFault{RestartedWhileRunning(job.record)}, core, context);
   Feed(record.gen, MeshEndElection{}, core, context);

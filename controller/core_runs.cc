@@ -70,6 +70,10 @@ std::unique_ptr<Driver> DriverOf(const JobEntry& job) {
                     job.recovery ? job.recovery->stands : std::nullopt);
 }
 
+std::string Counted(size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 // Its generation is durable before anyone is told of it.
 void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& context) {
   FreeDevices(job.run->TakeRanks(plan), core.members);
@@ -92,14 +96,16 @@ void BeginMesh(JobEntry& job, const PlannedJob& plan, CoreState& core, Context& 
   if (job.recovery) job.recovery->placed_ms = context.now.ms;
   core.book.Move(job, JobEvent::kPlanned, context);
   const std::string text =
-      fmt::format("planned {} on {} devices of {} workers (generation {}){}", plan.layout,
-                  job.run->ranks().size(), mesh.state().members.size(), gen.value(), start);
+      fmt::format("planned {} on {} of {} (generation {}){}", plan.layout,
+                  Counted(job.run->ranks().size(), "device"),
+                  Counted(mesh.state().members.size(), "worker"), gen.value(), start);
   Persist persist{job.id(), true, CallId(0), {}};
   persist.batch.next_mesh_gen = core.meshes.next_gen();
   persist.batch.jobs.push_back(job.record);
   persist.batch.jobs.back().run = FormatRunRecord(RecordOf(mesh.state().order, job));
   persist.batch.events.push_back(EventRecord{context.now.unix_ms, job.record.id, text});
   context.Do(std::move(persist));
+  context.Do(BeginsBy(plan, job));
   context.Do(LogLine{job.id(), text});
   for (const std::string& note : plan.notes) {
     context.Do(LogLine{job.id(), fmt::format("note: {}", note)});

@@ -72,9 +72,9 @@ void TellHealth(const JobEntry& job, const std::string& text, Context& context) 
   context.Do(JobChanged{job.id()});
 }
 
-std::string SlowText(const MeshState& mesh, int rank, double ratio) {
-  return fmt::format("{} takes {:.2f} times as long as its peers for its own work",
-                     RankName(mesh, rank), ratio);
+std::string SlowText(const MeshState& mesh, const SlowRanks& slow, int rank, double ratio) {
+  return fmt::format("{} takes {:.2f} times as long {} for its own work", RankName(mesh, rank),
+                     ratio, slow.HasPeers(rank) ? "as its peers" : "as when the run began");
 }
 
 // What is wrong with a job that runs, for who asks how it is.
@@ -88,7 +88,7 @@ void SetAttention(JobEntry& job, const MeshWatch& watch, const std::string& stal
   for (const auto& [rank, ratio] : watch.slow.slow()) {
     job.attention.reason = "SlowRank";
     std::string& text = job.attention.text;
-    text += (text.empty() ? "" : "; ") + SlowText(mesh, rank, ratio);
+    text += (text.empty() ? "" : "; ") + SlowText(mesh, watch.slow, rank, ratio);
   }
 }
 
@@ -160,9 +160,10 @@ void WatchLaunched(MeshGeneration gen, const LaunchResult& launched, CoreState& 
       SetAttention(*job, watch, "", mesh->state());
       context.Do(HealthChanged{job->id(), false, {{news.rank, news.slow ? news.ratio : 0}}});
       const std::string text =
-          news.slow ? fmt::format("slow: {}, by its last {} steps",
-                                  SlowText(mesh->state(), news.rank, news.ratio), news.steps)
-                    : fmt::format("no longer slow: {}", RankName(mesh->state(), news.rank));
+          news.slow
+              ? fmt::format("slow: {}, by its last {} steps",
+                            SlowText(mesh->state(), watch.slow, news.rank, news.ratio), news.steps)
+              : fmt::format("no longer slow: {}", RankName(mesh->state(), news.rank));
       TellHealth(*job, text, context);
     }
   }

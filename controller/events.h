@@ -278,10 +278,11 @@ struct JobCounted {
   JobCount what = JobCount::kCheckpoint;
 };
 
-using Effect = std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan,
-                            OpenWeights, FinishWeights, CommitHere, CheckBlobs, DiscardWeights,
-                            Reply, TellClient, CloseClient, StepsDone, LogLine, JobChanged,
-                            HealthChanged, JobCounted, ActorAnswer, MakePlanAhead, StepsRecorded>;
+using Effect =
+    std::variant<Send, CloseSession, Persist, SaveProgress, PlaceNext, StartPlan, OpenWeights,
+                 FinishWeights, CommitHere, CheckBlobs, DiscardWeights, Reply, TellClient,
+                 CloseClient, StepsDone, LogLine, JobChanged, HealthChanged, JobCounted,
+                 ActorAnswer, MakePlanAhead, StepsRecorded, RunBegins>;
 using Effects = std::vector<Effect>;
 
 // The job that an effect belongs to; 0: none.

@@ -133,8 +133,8 @@ Result<PlannedJob> PlanJob(const PlanFunction& make_plan, const ir::JobRequest& 
   planned.peak_flops_per_s = PeakOf(plan, topology, job);
   MW_TRY(WriteFiles(plan, job, files));
   if (files.listener) {
-    files.listener(MadePlan{files.job, files.job_dir, std::make_shared<const ir::JobRequest>(job),
-                            kept, topology});
+    files.listener(MadePlan{files.job, files.ahead, files.job_dir,
+                            std::make_shared<const ir::JobRequest>(job), kept, topology});
   }
   MW_TRY(StorePrograms(plan, blobs, planned));
   planned.lists = std::make_shared<const StepLists>(plan.programs);

@@ -19,15 +19,16 @@ namespace meshwright::controller {
 using PlanFunction =
     std::function<Result<planner::Plan>(const ir::JobRequest&, const mesh::Topology&)>;
 
-// A plan that a job is to run by, for who draws it.
+// A plan that a job is to run by, for who draws it; ahead: that it may run by, with fewer devices.
 struct MadePlan {
   JobId job{0};
+  bool ahead = false;
   std::string job_dir;
   std::shared_ptr<const ir::JobRequest> request;  // that it was made for
   std::shared_ptr<const planner::Plan> plan;
   mesh::Topology topology;
 };
-using PlanListener = std::function<void(MadePlan)>;  // called on the planner thread; does not block
+using PlanListener = std::function<void(MadePlan)>;  // called on a planner's thread; does not block
 
 // Where people find the plan. ahead: beside that of the run, under its number of devices.
 struct PlanFiles {

@@ -38,4 +38,13 @@ struct StepsRecorded {
   std::vector<RecordedMember> members;
 };
 
+// For its story and metrics: from now on the job runs by this plan, which was made for it or ahead,
+// or a controller that was restarted takes it up.
+struct RunBegins {
+  JobId job;
+  std::string layout;
+  double flops_per_step = 0;
+  double peak_flops_per_s = 0;  // of its devices together; 0: not all of them are known
+};
+
 }  // namespace meshwright::controller

@@ -30,8 +30,10 @@ class RunStory {
  public:
   virtual ~RunStory() = default;
 
-  // A job is to run by this plan.
+  // A job is to run by this plan, or may.
   virtual void OnPlan(MadePlan made) = 0;
+  // It begins to run, by the newest plan of this layout.
+  virtual void OnRun(JobId job, std::string layout) = 0;
   virtual void OnRecorded(StepsRecorded recorded) = 0;
   // Answers once, on a thread of its own, or at once when it has been stopped. Errors: kNotFound:
   // none of the steps is recorded, or not yet; kFailedPrecondition: the job's plan is not known
@@ -40,8 +42,9 @@ class RunStory {
                    std::function<void(Result<std::string>)> answer) = 0;
   // The profile as steps have shown it; the same one where nothing is known.
   virtual mesh::SharedProfile Measured(const mesh::SharedProfile& profile) = 0;
-  // Told, on a thread of its own, what newly recorded steps show. Before anything else is called.
-  virtual void Listen(std::function<void(const StepFigures&)> listener) = 0;
+  // Told, on a thread of its own, what newly recorded steps show, and of plans made ahead by which
+  // jobs run now. Before anything else is called.
+  virtual void Listen(std::function<void(const StepFigures&)> listener, PlanListener taken_up) = 0;
   // What waits is done first. Idempotent.
   virtual void Stop() = 0;
 };

@@ -141,11 +141,12 @@ class ServerImpl final : public ServerWithCounters {
     story_ = options.story;
     parts.story = story_.get();
     if (story_ != nullptr) {
-      story_->Listen([this](const StepFigures& figures) { metrics_->SetStepFigures(figures); });
+      story_->Listen([this](const StepFigures& figures) { metrics_->SetStepFigures(figures); },
+                     options.on_plan);
     }
     parts.on_plan = [story = story_, draw = options.on_plan](const MadePlan& made) {
       if (story != nullptr) story->OnPlan(made);
-      if (draw) draw(made);
+      if (draw && !made.ahead) draw(made);
     };
     loop_ = std::make_unique<ControlLoop>(core, std::move(parts));
     // Before anyone can ask: a call of a client must find the jobs of the controller's last life.

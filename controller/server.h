@@ -54,7 +54,7 @@ struct ServerOptions {
   security::ServerCertificate http_certificate;
   SiteMaker make_site;    // null: metrics and health are all that is served
   int http_threads = 16;  // callers of the HTTP server at once, streams of the site among them
-  PlanListener on_plan;   // null: nobody draws plans
+  PlanListener on_plan;   // of plans that jobs run by; null: nobody draws them
   std::shared_ptr<RunStory> story;  // null: nobody asks what happened in steps
   // Takes what this process logs, and keeps its end in the state folder, for `logs --controller`.
   bool keeps_log = false;

@@ -58,12 +58,16 @@ double SlowRanks::UsualOf(Rank& rank, double seconds) {
   return rank.usual;
 }
 
-std::optional<double> SlowRanks::ReferenceOf(const proto::RankSeconds& own,
-                                             const std::vector<double>& stage) {
-  const double reference = stage.size() == 1
-                               ? UsualOf(ranks_[static_cast<size_t>(own.rank)], own.seconds)
-                               : MedianOfOthers(stage, own.seconds);
-  return reference > 0 ? std::optional(reference) : std::nullopt;
+std::optional<double> SlowRanks::ReferenceAlone(const proto::RankSeconds& own,
+                                                const std::map<int, double>& drifts) const {
+  const auto drift = drifts.find(own.rank);
+  if (drift == drifts.end() || ranks_.size() < 2) return std::nullopt;
+  const double usual = ranks_[static_cast<size_t>(own.rank)].usual;
+  if (drifts.size() == 1) return usual;
+  std::vector<double> sorted;
+  for (const auto& [rank, of] : drifts) sorted.push_back(of);
+  std::sort(sorted.begin(), sorted.end());
+  return usual * MedianOfOthers(sorted, drift->second);
 }
 
 void SlowRanks::Add(Rank& rank, double ratio) {
@@ -122,9 +126,17 @@ std::vector<SlowRanks::News> SlowRanks::OnStep(const std::vector<proto::RankSeco
     if (counts(of)) stages[stage_of(of)].push_back(of.seconds);
   }
   for (auto& [stage, seconds] : stages) std::sort(seconds.begin(), seconds.end());
+  std::map<int, double> drifts;
+  for (const proto::RankSeconds& of : busy) {
+    if (!counts(of) || stages.at(stage_of(of)).size() > 1) continue;
+    const double usual = UsualOf(ranks_[static_cast<size_t>(of.rank)], of.seconds);
+    if (usual > 0) drifts[of.rank] = of.seconds / usual;
+  }
   for (const proto::RankSeconds& of : busy) {
     if (!counts(of)) continue;
-    const std::optional<double> reference = ReferenceOf(of, stages.at(stage_of(of)));
+    const std::vector<double>& stage = stages.at(stage_of(of));
+    const std::optional<double> reference =
+        stage.size() > 1 ? MedianOfOthers(stage, of.seconds) : ReferenceAlone(of, drifts);
     if (reference) Add(ranks_[static_cast<size_t>(of.rank)], std::log(of.seconds / *reference));
   }
   std::vector<News> news;
@@ -136,6 +148,11 @@ std::vector<SlowRanks::News> SlowRanks::OnStep(const std::vector<proto::RankSeco
     }
   }
   return news;
+}
+
+bool SlowRanks::HasPeers(int rank) const {
+  if (rank < 0 || static_cast<size_t>(rank) >= stages_.size()) return false;
+  return std::count(stages_.begin(), stages_.end(), stages_[static_cast<size_t>(rank)]) > 1;
 }
 
 std::map<int, double> SlowRanks::slow() const {

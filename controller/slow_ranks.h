@@ -1,12 +1,13 @@
 // SlowRanks: which ranks of a mesh take longer for their own work than their peers do.
 //
 // Peers are the ranks of one stage: they do the same work. Of each step and rank the logarithm of
-// its busy time over the median of its peers' counts; a rank without peers is compared with itself,
-// as it was at first. Steps are noisy, and now and then one takes several times as long, so nothing
-// is said of single steps: the median of a window must lie above kLate by kSigmas times the error
-// of that median, which the window's own spread says. A short window finds what is far off soon, a
-// long one what is a little late. What was named is taken back when the median of the same window
-// is below kLate again.
+// its busy time over the median of its peers' counts. A rank without peers is compared with itself,
+// as it was at first, and by how much others that are alone are slower than at first: what slows
+// all of them is no rank's. The only rank of a mesh is never named. Steps are noisy, and now and
+// then one takes several times as long, so nothing is said of single steps: the median of a window
+// must lie above kLate by kSigmas times the error of that median, which the window's own spread
+// says. A short window finds what is far off soon, a long one what is a little late. What was named
+// is taken back when the median of the same window is below kLate again.
 //
 // Thread rule: a value.
 #pragma once
@@ -45,6 +46,7 @@ class SlowRanks {
   std::vector<News> OnStep(const std::vector<proto::RankSeconds>& busy);
   // By rank: how many times as long as its peers it takes.
   std::map<int, double> slow() const;
+  bool HasPeers(int rank) const;
 
  private:
   // Not at every step: between two looks at a window little of it changes.
@@ -63,9 +65,9 @@ class SlowRanks {
     double ratio = 1;
   };
 
-  // stage: the seconds of all in its stage, sorted.
-  std::optional<double> ReferenceOf(const proto::RankSeconds& own,
-                                    const std::vector<double>& stage);
+  // Of a rank that is alone. drifts: of those, by rank, seconds now over those at first.
+  std::optional<double> ReferenceAlone(const proto::RankSeconds& own,
+                                       const std::map<int, double>& drifts) const;
   static double UsualOf(Rank& rank, double seconds);
   static void Add(Rank& rank, double ratio);
   static std::vector<float> Last(const Rank& rank, size_t steps);

@@ -53,7 +53,8 @@ Status CheckRecord(const ir::Program& program, const ir::StepRecord& record) {
   return record.end_ns < last_ns ? wrong("it ends before its last mark") : OkStatus();
 }
 
-void RecordedRun::Add(const planner::Plan& plan, std::vector<MemberNote> members, int64_t save) {
+ir::StepRange RecordedRun::Add(const planner::Plan& plan, std::vector<MemberNote> members,
+                               int64_t save) {
   // Clocks first: members of one host have one.
   for (const MemberNote& member : members) {
     if (!member.round.complete()) continue;
@@ -69,8 +70,14 @@ void RecordedRun::Add(const planner::Plan& plan, std::vector<MemberNote> members
     }
     AddMember(plan, member, save);
   }
-  if (end > first && first >= 0) newest_ = {first, end - first};
+  const ir::StepRange added = first < 0 ? ir::StepRange{} : ir::StepRange{first, end - first};
+  if (added.count > 0) {
+    // A launch may have one step of those that are recorded.
+    const bool goes_on = newest_.count > 0 && first == newest_.end();
+    newest_ = goes_on ? ir::StepRange{newest_.first, end - newest_.first} : added;
+  }
   Trim();
+  return added;
 }
 
 void RecordedRun::AddMember(const planner::Plan& plan, MemberNote& member, int64_t save) {

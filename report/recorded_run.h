@@ -58,7 +58,8 @@ class RecordedRun {
 
   // Of one launch, what all members said; what is no record of the plan's main program is dropped
   // and counted. save: steps that a checkpoint is of, where the launch is one; below 0: it is none.
-  void Add(const planner::Plan& plan, std::vector<MemberNote> members, int64_t save = -1);
+  // Returns the steps that were recorded.
+  ir::StepRange Add(const planner::Plan& plan, std::vector<MemberNote> members, int64_t save = -1);
 
   const std::map<int64_t, RecordedStep>& steps() const { return steps_; }
   const std::vector<RecordedSave>& saves() const { return saves_; }
@@ -66,8 +67,8 @@ class RecordedRun {
   // Of a rank; empty: nothing was heard of it.
   const std::string& WorkerOf(int rank) const;
   int64_t dropped() const { return dropped_; }
-  // Those of the range that are whole: every program of the plan has said something. count 0: those
-  // of the newest launch that has any.
+  // Those of the range that are whole: every program of the plan has said something. count 0: the
+  // newest ones, without a gap.
   std::vector<RecordedStep> Steps(const planner::Plan& plan, const ir::StepRange& range) const;
 
  private:

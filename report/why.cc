@@ -196,6 +196,7 @@ std::string FormatWhy(const WhyFigures& figures) {
                                  StepsText(figures.steps), FormatDuration(step_s),
                                  FormatDuration(forecast.total()),
                                  forecast.total() > 0 ? step_s / forecast.total() : 0);
+  if (!figures.layout.empty()) text += fmt::format("by the plan {}\n", figures.layout);
   std::vector<std::vector<std::string>> rows;
   const auto add = [&](const char* name, double now_s, double then_s, const std::string& note) {
     rows.push_back(
@@ -264,6 +265,7 @@ std::string WhyJson(const WhyFigures& figures) {
                        {"clock_error_ns", figures.clock_error_ns},
                        {"profile", figures.profile_note},
                        {"plan_step_s", figures.advice_from_s},
+                       {"layout", figures.layout},
                        {"to_try", advice}};
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

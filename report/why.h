@@ -54,7 +54,8 @@ struct WhyFigures {
   double checkpoint_s = 0;  // that devices stood still for saves, per step between them
   int64_t saves = 0;        // that it is from
   std::vector<Advice> advice;
-  double advice_from_s = 0;    // the forecast that advice is compared with
+  std::string layout = {};     // of the plan
+  double advice_from_s = 0;    // its forecast, that advice is compared with
   std::string profile_note;    // of the devices, or empty
   int64_t clock_error_ns = 0;  // the largest of two hosts' errors together; 0: there is one host
 };

@@ -155,12 +155,18 @@ class RunStories final : public controller::RunStory {
       : options_(std::move(options)), clock_(clock), profiles_(options_.factors_path) {}
   ~RunStories() override { Stop(); }
 
-  void Listen(std::function<void(const StepFigures&)> listener) override {
+  void Listen(std::function<void(const StepFigures&)> listener,
+              controller::PlanListener taken_up) override {
     listener_ = std::move(listener);
+    taken_up_ = std::move(taken_up);
   }
 
   void OnPlan(controller::MadePlan made) override {
     (void)thread_.Post([this, made = std::move(made)]() mutable { KeepPlan(std::move(made)); });
+  }
+
+  void OnRun(JobId job, std::string layout) override {
+    (void)thread_.Post([this, job, layout = std::move(layout)] { TakeUp(job, layout); });
   }
 
   void OnRecorded(controller::StepsRecorded recorded) override {
@@ -190,43 +196,94 @@ class RunStories final : public controller::RunStory {
       return LogWarn(
           fmt::format("job {} has no story: {}", made.job.value(), forecast.error().message()));
     }
-    stories_.remove_if([&](const Story& story) { return story.job == made.job; });
+    const std::string layout = made.plan->layout.ToString();
+    stories_.remove_if(
+        [&](const Story& story) { return story.job == made.job && story.layout == layout; });
+    if (!made.ahead) running_[made.job] = layout;
     Story& story = stories_.emplace_back();
     story.job = made.job;
-    story.layout = made.plan->layout.ToString();
+    story.layout = layout;
     story.made = std::move(made);
     story.forecast = *std::move(forecast);
+    Trim();
+  }
+
+  void Trim() {
     size_t instructions = 0;
     for (const Story& each : stories_) instructions += each.instructions();
-    while (stories_.size() > StoryOptions::kMostJobs ||
+    while (stories_.size() > StoryOptions::kMostPlans ||
            (instructions > StoryOptions::kMostInstructions && stories_.size() > 1)) {
-      instructions -= stories_.front().instructions();
-      stories_.pop_front();
+      auto oldest = std::find_if(stories_.begin(), std::prev(stories_.end()),
+                                 [](const Story& story) { return story.made.ahead; });
+      if (oldest == std::prev(stories_.end())) oldest = stories_.begin();
+      instructions -= oldest->instructions();
+      const JobId job = oldest->job;
+      stories_.erase(oldest);
+      const bool known = std::any_of(stories_.begin(), stories_.end(),
+                                     [&](const Story& story) { return story.job == job; });
+      if (!known) running_.erase(job);
     }
   }
 
-  Story* Find(JobId job) {
-    const auto at = std::find_if(stories_.begin(), stories_.end(),
-                                 [&](const Story& story) { return story.job == job; });
+  // What is there to be read of the run before is of another plan.
+  void TakeUp(JobId job, const std::string& layout) {
+    const auto running = running_.find(job);
+    if (running == running_.end() || running->second == layout) return;
+    running->second = layout;
+    Story* const story = Find(job, layout);
+    if (story == nullptr) return;
+    for (const char* name : {kMeasuredPicture, kPartsFile, kTimelineFile}) {
+      (void)RemoveAll(fmt::format("{}/{}", story->made.job_dir, name));
+    }
+    if (taken_up_) taken_up_(story->made);
+    story->made.ahead = false;
+  }
+
+  Story* Find(JobId job, const std::string& layout) {
+    const auto at = std::find_if(stories_.begin(), stories_.end(), [&](const Story& story) {
+      return story.job == job && story.layout == layout;
+    });
     return at == stories_.end() ? nullptr : &*at;
   }
 
+  // That of the plan by which the job runs; where steps are asked for that it has none of, another
+  // one that has. Errors: kFailedPrecondition: the plan is not here.
+  Result<Story*> FindToTell(const StoryQuestion& question) {
+    const auto running = running_.find(question.job);
+    Story* const story = running == running_.end() ? nullptr : Find(question.job, running->second);
+    const auto has_steps = [&](const Story& each) {
+      return each.job == question.job && !each.run.Steps(*each.made.plan, question.steps).empty();
+    };
+    if (question.steps.count > 0 && (story == nullptr || !has_steps(*story))) {
+      const auto other = std::find_if(stories_.rbegin(), stories_.rend(), has_steps);
+      if (other != stories_.rend()) return &*other;
+    }
+    if (story != nullptr) return story;
+    return Fail(FailedPrecondition(
+        running == running_.end()
+            ? fmt::format("nothing is known of the steps of job {}: this controller has not "
+                          "planned it since it was started, or has made {} plans since",
+                          question.job.value(), StoryOptions::kMostPlans)
+            : fmt::format("job {} runs by {} now, a plan that this controller no longer holds",
+                          question.job.value(), running->second)));
+  }
+
   void Keep(controller::StepsRecorded recorded) {
-    Story* const story = Find(recorded.job);
-    // With fewer devices it runs by a plan that was made ahead, and is not known here.
-    if (story == nullptr || story->layout != recorded.layout) return;
+    Story* const story = Find(recorded.job, recorded.layout);
+    if (story == nullptr) return;
     const bool save = recorded.launch.kind == controller::LaunchKind::kSave;
     std::vector<report::MemberNote> members;
-    bool any = false;
     for (controller::RecordedMember& member : recorded.members) {
-      any = any || !member.steps.empty();
       members.push_back({std::move(member.worker), std::move(member.host), member.round,
                          member.begin_ns, member.said_ns, std::move(member.steps)});
     }
-    story->run.Add(*story->made.plan, std::move(members), save ? recorded.launch.first_step : -1);
-    const auto steps = story->run.Steps(*story->made.plan, {});
-    if (!any || steps.empty()) return;
-    profiles_.LearnFrom(*story->made.plan, story->made.topology, steps);
+    const planner::Plan& plan = *story->made.plan;
+    const ir::StepRange added =
+        story->run.Add(plan, std::move(members), save ? recorded.launch.first_step : -1);
+    if (added.count == 0) return;
+    profiles_.LearnFrom(plan, story->made.topology, story->run.Steps(plan, added));
+    const auto steps = story->run.Steps(plan, {});
+    if (steps.empty()) return;
     const report::WhyFigures figures = FiguresOf(*story, steps);
     const Status written = WriteFiles(*story, steps, figures);
     if (!written.ok()) {
@@ -247,6 +304,7 @@ class RunStories final : public controller::RunStory {
     figures.forecast = report::ForecastParts(*story.made.plan, story.forecast, story.made.topology);
     figures.measured = report::MeasureParts(*story.made.plan, steps);
     SetCheckpoints(story.run.saves(), figures);
+    figures.layout = story.layout;
     figures.advice_from_s = story.forecast.step_s;
     figures.clock_error_ns = ClockError(story.run.clocks());
     for (const mesh::Device& device : story.made.topology.devices) {
@@ -275,13 +333,7 @@ class RunStories final : public controller::RunStory {
   }
 
   Result<std::string> Tell(const StoryQuestion& question) {
-    Story* const story = Find(question.job);
-    if (story == nullptr) {
-      return Fail(FailedPrecondition(
-          fmt::format("nothing is known of the steps of job {}: this controller has not planned it "
-                      "since it was started, or has planned {} jobs since",
-                      question.job.value(), StoryOptions::kMostJobs)));
-    }
+    MW_ASSIGN_OR_RETURN(Story* const story, FindToTell(question));
     const planner::Plan& plan = *story->made.plan;
     const auto steps = story->run.Steps(plan, question.steps);
     if (steps.empty()) return Fail(NotFound(Missing(*story, question)));
@@ -328,7 +380,9 @@ class RunStories final : public controller::RunStory {
   const StoryOptions options_;
   const Clock& clock_;
   std::function<void(const StepFigures&)> listener_;
-  std::list<Story> stories_;  // on the thread, by the age of their plans
+  controller::PlanListener taken_up_;
+  std::list<Story> stories_;              // on the thread, by the age of their plans
+  std::map<JobId, std::string> running_;  // layouts of jobs of which plans are here
   ProfileBook profiles_;
   Executor thread_{"mw-stories"};  // last: it ends before what it uses
 };

@@ -5,8 +5,11 @@
 // kMeasuredPicture and kPartsFile; into metrics; and into the factors of the devices' profiles
 // (mesh/measured_factors.h), which are kept in a file and are what later plans go by.
 //
-// Bounded: the newest plans are kept, kMostJobs of them and kMostInstructions altogether; who asks
-// about older ones is told so.
+// A job that goes on with fewer devices runs by a plan that was made ahead: what is told is of the
+// plan that it runs by now, unless somebody asks for steps of another one.
+//
+// Bounded: the newest plans are kept, kMostPlans of them and kMostInstructions altogether, and of
+// those that may never be needed the oldest goes first; who asks about one that is gone is told so.
 //
 // Thread rule: thread-safe; one thread of its own does the work. Ownership: owns plans and records.
 #pragma once
@@ -24,7 +27,7 @@ inline constexpr const char* kMeasuredPicture = "measured.svg";
 inline constexpr const char* kPartsFile = "parts.json";
 
 struct StoryOptions {
-  static constexpr size_t kMostJobs = 16;
+  static constexpr size_t kMostPlans = 48;
   static constexpr size_t kMostInstructions = 4'000'000;
 
   // Of factors; empty: none are kept, and plans go by profiles as workers registered them.

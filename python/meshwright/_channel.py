@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ._errors import Code, Error, make_error
-from ._identity import folder_of, open_channel
+from ._identity import folder_of, open_channel, speaks_tls
 
 Reply = TypeVar("Reply")
 
@@ -51,12 +51,13 @@ class Channel:
         self.address = address or os.environ.get("MESHWRIGHT_ADDRESS") or DEFAULT_ADDRESS
         secret = token if token is not None else os.environ.get("MESHWRIGHT_TOKEN", "")
         self.timeout = timeout
+        self._folder = folder_of(self.address, tls_dir)
         self._rpc_error = grpc.RpcError
         self._metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
         keepalive_ms = 10_000
         self.grpc = open_channel(
             self.address,
-            folder_of(self.address, tls_dir),
+            self._folder,
             options=[
                 ("grpc.keepalive_time_ms", keepalive_ms),
                 ("grpc.keepalive_timeout_ms", keepalive_ms // 2),
@@ -147,6 +148,17 @@ class Channel:
             details = (
                 f"the controller at {self.address} did not answer within {timeout:g} s; see "
                 "whether its process is stopped or its machine overloaded, or name another address"
+            )
+        elif code == Code.UNAVAILABLE and self._folder and "CERTIFICATE_VERIFY" in details:
+            details = (
+                f"who answers at {self.address} shows a certificate that the authority in "
+                f"{self._folder}/ca.pem has not signed; use an identity of that cluster "
+                "(docs/security.md)"
+            )
+        elif code == Code.UNAVAILABLE and not self._folder and speaks_tls(self.address):
+            details = (
+                f"who answers at {self.address} speaks TLS, and this was said in the clear; name "
+                "the folder of an identity by Client(tls_dir=...) or MESHWRIGHT_TLS_DIR"
             )
         elif code == Code.UNAVAILABLE:
             details = (

@@ -2,8 +2,12 @@
 
 import ipaddress
 import os
+import socket
+import ssl
 import stat
 from typing import Any
+
+from ._errors import Code, make_error
 
 # Every certificate of a controller has this name, wherever it is reached.
 _CONTROLLER_NAME = "controller.meshwright"
@@ -31,7 +35,39 @@ def folder_of(address: str, tls_dir: str | None) -> str:
     return "" if is_loopback(address) else os.environ.get("MESHWRIGHT_TLS_DIR", "")
 
 
+def speaks_tls(address: str, timeout: float = 2.0) -> bool:
+    """Whether who listens there answers a greeting of TLS; nobody's certificate is looked at."""
+    if address.startswith("unix:"):
+        return False
+    host, _, port = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout) as plain:
+            with context.wrap_socket(plain):
+                return True
+    except ssl.SSLError as error:
+        # It refuses us in words of TLS, as who wants a certificate does.
+        return "ALERT" in (error.reason or "")
+    except (OSError, ValueError):
+        return False
+
+
 def _read(path: str, secret: bool = False) -> bytes:
+    try:
+        return _read_file(path, secret)
+    except FileNotFoundError:
+        raise make_error(
+            Code.NOT_FOUND,
+            f"there is no {path}; name a folder with ca.pem, cert.pem and key.pem, as "
+            "`meshwright cert issue` makes it (docs/security.md)",
+        ) from None
+    except PermissionError as error:
+        raise make_error(Code.PERMISSION_DENIED, str(error)) from None
+
+
+def _read_file(path: str, secret: bool) -> bytes:
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         refused = 0o037 if status.st_uid == 0 and os.geteuid() != 0 else 0o077

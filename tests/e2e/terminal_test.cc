@@ -116,7 +116,7 @@ TEST_F(AtTheTerminal, AJobFollowedInEightyColumnsHasALiveLineAndIsDescribed) {
   EXPECT_THAT(described, StartsWith("job 2 "));
   EXPECT_THAT(described, AllOf(HasSubstr(" SUCCEEDED  step 40 of 40 (100 %)"), HasSubstr("owner  "),
                                HasSubstr("training.steps = 40"), HasSubstr("last events"),
-                               HasSubstr("1 devices of 1 workers")));
+                               HasSubstr("1 device of 1 worker")));
   const auto json = nlohmann::json::parse(Said({"-o", "json", "describe", "2"}));
   EXPECT_EQ(json["configuration"]["training.steps"], "40");
   for (const char* command : {"describe", "why", "timeline", "logs", "cancel", "wait"}) {

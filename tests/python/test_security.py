@@ -51,12 +51,19 @@ class Certificates(unittest.TestCase):
             self.assertEqual(refused.exception.code, Code.PERMISSION_DENIED)
             self.assertIn("viewer 'bob'", str(refused.exception))
         with Client(self.address, timeout=5) as nobody:
-            with self.assertRaises(meshwright.Unavailable):
+            with self.assertRaisesRegex(meshwright.Unavailable, "speaks TLS, and this was said"):
                 nobody.jobs()
+        self.run_command("cert", "init", "--dir", str(self.folder / "other"))
+        stranger = str(self.folder / "other" / "operator")
+        with Client(self.address, tls_dir=stranger, timeout=5) as foreign:
+            with self.assertRaisesRegex(meshwright.Unavailable, "has not signed"):
+                foreign.jobs()
+        with self.assertRaisesRegex(meshwright.NotFound, "there is no .*ca.pem"):
+            Client(self.address, tls_dir=str(self.folder / "nowhere"))
 
     def test_a_key_that_others_can_read_is_refused(self) -> None:
         (self.tls / "bob" / "key.pem").chmod(0o644)
-        with self.assertRaises(PermissionError):
+        with self.assertRaisesRegex(meshwright.Error, "has mode 0644"):
             Client(self.address, tls_dir=str(self.tls / "bob"))
 
 

@@ -51,6 +51,7 @@ TEST(Completion, WhatTheControllerOrTheFolderKnowsIsAskedFor) {
   EXPECT_TRUE(Complete({"submit", "exam"}).files);
   EXPECT_TRUE(Complete({"generate", ""}).files);
   EXPECT_EQ(Complete({"generate", ""}).asked, Asked::kJobs) << "a folder or a job";
+  EXPECT_EQ(Complete({"compare", "1", ""}).asked, Asked::kJobs) << "a job or a file";
 }
 
 TEST(Completion, KeysAndTheirChoices) {

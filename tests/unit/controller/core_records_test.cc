@@ -26,6 +26,16 @@ TEST(CoreRecords, TheSecondToTheFourthStepOfARunAreRecorded) {
   EXPECT_EQ(RecordedIn(Steps(44, 10), job).count, 0);
 }
 
+// So that what is told of a long run is of what it does now.
+TEST(CoreRecords, AndThreeOfEveryThousand) {
+  const JobEntry job = JobFrom(40);
+  EXPECT_EQ(RecordedIn(Steps(1'000, 10), job).count, 0);
+  EXPECT_EQ(RecordedIn(Steps(1'000, 100), job), (ir::StepRange{1'041, 3}));
+  EXPECT_EQ(RecordedIn(Steps(1'042, 1), job), (ir::StepRange{1'042, 1}));
+  EXPECT_EQ(RecordedIn(Steps(1'044, 900), job).count, 0);
+  EXPECT_EQ(RecordedIn(Steps(5'040, 2), job), (ir::StepRange{5'041, 1}));
+}
+
 TEST(CoreRecords, AndThoseThatSomebodyWants) {
   JobEntry job = JobFrom(0);
   job.record_wish = {25, 10};

@@ -426,6 +426,7 @@ void SimCluster::Execute(Effects effects) {
             [](HealthChanged&) {},
             [](JobCounted&) {},
             [](StepsRecorded&) {},
+            [](RunBegins&) {},
             [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
         },
         effect);

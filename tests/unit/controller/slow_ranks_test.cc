@@ -117,6 +117,25 @@ TEST(SlowRanks, ARankWithoutPeersIsComparedWithHowItBegan) {
   EXPECT_EQ(news[0].rank, 0);
 }
 
+// A machine that is busy with something else is no rank's fault.
+TEST(SlowRanks, WhatSlowsAllThatAreAloneNamesNobody) {
+  NoisyRanks mesh({0, 1}, 4);
+  mesh.factors = {1, 3};
+  ASSERT_THAT(mesh.Run(500).first, IsEmpty());
+  mesh.factors = {2, 6};
+  EXPECT_THAT(mesh.Run(2'000).first, IsEmpty());
+  mesh.factors = {2, 18};
+  const News news = mesh.Run(50).first;
+  ASSERT_THAT(news, SizeIs(1));
+  EXPECT_EQ(news[0].rank, 1);
+  EXPECT_FALSE(mesh.slow.HasPeers(1));
+
+  NoisyRanks alone({0}, 4);
+  ASSERT_THAT(alone.Run(500).first, IsEmpty());
+  alone.factors[0] = 10;
+  EXPECT_THAT(alone.Run(2'000).first, IsEmpty()) << "there is nobody to be slower than";
+}
+
 TEST(SlowRanks, AFewStepsOfAnyLengthAreNoNews) {
   NoisyRanks mesh({0, 0}, 5);
   ASSERT_THAT(mesh.Run(100).first, IsEmpty());

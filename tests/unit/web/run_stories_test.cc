@@ -16,6 +16,7 @@ namespace meshwright::web {
 namespace {
 
 using controller::StoryForm;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class RunStoriesTest : public ::testing::Test {
@@ -30,19 +31,22 @@ class RunStoriesTest : public ::testing::Test {
   void Start(const std::string& factors) {
     if (stories_) stories_->Stop();
     stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 0}, kStill);
-    stories_->Listen([this](const controller::StepFigures& figures) { figures_ = figures; });
+    stories_->Listen([this](const controller::StepFigures& figures) { figures_ = figures; },
+                     [this](const controller::MadePlan& made) {
+                       taken_up_.push_back(made.plan->layout.ToString());
+                     });
   }
 
   // The job is planned for devices as they are known, which are half as fast as their profile.
-  void PlanJob(int64_t id) {
+  void PlanJob(int64_t id, const std::string& degree = "2", bool ahead = false) {
     for (mesh::Device& device : topology_.devices) {
       device.profile = stories_->Measured(mesh::DefaultDeviceProfile());
     }
     auto planned =
-        report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=2"}, topology_);
+        report::PlanSmallJob({"parallelism.data_parallel_replicate_degree=" + degree}, topology_);
     ASSERT_TRUE(planned.has_value()) << planned.error();
     plan_ = std::make_shared<const planner::Plan>(planned->plan());
-    stories_->OnPlan({JobId(id), dir_.path(),
+    stories_->OnPlan({JobId(id), ahead, dir_.path(),
                       std::make_shared<const ir::JobRequest>(planned->prepared.request), plan_,
                       topology_});
   }
@@ -75,7 +79,8 @@ class RunStoriesTest : public ::testing::Test {
   mesh::Topology topology_ = mesh::Topology::Local(2);
   std::shared_ptr<const planner::Plan> plan_;
   std::shared_ptr<controller::RunStory> stories_;
-  controller::StepFigures figures_;  // of the stories' thread; read behind an answer
+  controller::StepFigures figures_;    // of the stories' thread; read behind an answer
+  std::vector<std::string> taken_up_;  // as above
 };
 
 TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
@@ -102,12 +107,49 @@ TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
   EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.1) << "links are as fast as ever";
 }
 
-// Programs that were made ahead for fewer devices are another plan.
-TEST_F(RunStoriesTest, RecordsOfAnotherPlanAreNotTold) {
+TEST_F(RunStoriesTest, AJobOnFewerDevicesIsToldByThePlanThatItRunsBy) {
   Start("");
   PlanJob(7);
-  Record(7, 3, "another layout");
-  EXPECT_EQ(Ask(7, StoryForm::kTable).error().code(), StatusCode::kNotFound);
+  const auto wide = plan_;
+  stories_->OnRun(JobId(7), wide->layout.ToString());
+  Record(7, 3, wide->layout.ToString());
+  PlanJob(7, "1", true);
+  const auto narrow = plan_;
+  const std::string layout = narrow->layout.ToString();
+  ASSERT_NE(layout, wide->layout.ToString());
+  EXPECT_THAT(Ask(7, StoryForm::kWhy).value(), HasSubstr("step 4:")) << "it does not run by that";
+  EXPECT_TRUE(taken_up_.empty());
+
+  // A worker is lost.
+  stories_->OnRun(JobId(7), layout);
+  EXPECT_EQ(Ask(7, StoryForm::kWhy).error().code(), StatusCode::kNotFound) << "nothing yet";
+  EXPECT_THAT(taken_up_, ElementsAre(layout));
+  EXPECT_FALSE(FileExists(dir_.File(kMeasuredPicture))) << "it was of the plan before";
+  Record(7, 9, layout);
+  const std::string why = Ask(7, StoryForm::kWhy).value();
+  EXPECT_THAT(why, HasSubstr("step 10:"));
+  EXPECT_THAT(why, HasSubstr("by the plan " + layout));
+  EXPECT_THAT(ReadFile(dir_.File(kMeasuredPicture)).value(), HasSubstr("step 10 as measured"));
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).value(), HasSubstr("step 4, mean"))
+      << "who asks for steps of the run before gets them";
+
+  // Its host is back.
+  stories_->OnRun(JobId(7), wide->layout.ToString());
+  EXPECT_THAT(Ask(7, StoryForm::kWhy).value(), HasSubstr("step 4:"));
+  EXPECT_THAT(taken_up_, ElementsAre(layout, wide->layout.ToString()));
+  stories_->OnRun(JobId(7), "a layout of which nothing is known");
+  EXPECT_THAT(Ask(7, StoryForm::kWhy).error().message(), HasSubstr("no longer holds"));
+}
+
+// As where a launch has one step.
+TEST_F(RunStoriesTest, StepsOfSeveralLaunchesAreToldTogether) {
+  Start("");
+  PlanJob(7);
+  const std::string layout = plan_->layout.ToString();
+  for (const int64_t step : {1, 2, 3}) Record(7, step, layout);
+  EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("steps 2 to 4, mean"));
+  for (const int64_t step : {1001, 1002}) Record(7, step, layout);
+  EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("steps 1002 to 1003, mean"));
 }
 
 TEST_F(RunStoriesTest, LaterPlansGoByWhatStepsHaveShownAlsoAfterARestart) {
