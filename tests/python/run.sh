@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tests/python/run.sh BINARY ACTOR_WORKER [TEST...]: runs the tests of python/ against a real controller and workers.
+# tests/python/run.sh BINARY ACTOR_WORKER [TEST...]: installs the package of python/ with pip into a folder of its own, and
+# runs its tests against a real controller and workers.
 # Exits with 77 where the packages of tools/install-python.sh are not there; with CI=true they have to be.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -13,6 +14,12 @@ if ! "$python" -c 'import google.protobuf, grpc, mypy, numpy' 2> /dev/null; then
   exit 77
 fi
 unset MESHWRIGHT_ADDRESS MESHWRIGHT_TOKEN MESHWRIGHT_TLS_DIR
-export PYTHONPATH=$root/python PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE=1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cp -r "$root/python" "$folder/source" # pip builds beside it
+"$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
+  --target "$folder/site" "$folder/source"
+export PYTHONPATH=$folder/site
 cd "$root/tests/python"
-exec "$python" -W error::ResourceWarning -m unittest "${@:-discover}"
+"$python" -W error::ResourceWarning -m unittest "${@:-discover}"

@@ -9,6 +9,7 @@ import unittest
 from cluster import JOB, Cluster, with_keys
 
 try:
+    import tbparse
     from tensorboard.backend.event_processing import event_accumulator
 except ImportError:
     if os.environ.get("CI") == "true":
@@ -58,6 +59,7 @@ class RecordsTest(unittest.TestCase):
         steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([step["step"] for step in steps], list(range(STEPS)))
         events = self._read(folder)
+        parsed = tbparse.SummaryReader(str(folder)).scalars
         self.assertEqual(events.file_version, 2.0)
         for tag, key in [
             ("loss_metrics/global_avg_loss", "loss"),
@@ -69,6 +71,9 @@ class RecordsTest(unittest.TestCase):
             self.assertEqual([each.step for each in scalars], list(range(1, STEPS + 1)), tag)
             for each, step in zip(scalars, steps, strict=True):
                 self.assertAlmostEqual(each.value, step[key], delta=1e-6 * abs(step[key]), msg=tag)
+            table = parsed[parsed["tag"] == tag]
+            self.assertEqual(list(table["step"]), [each.step for each in scalars], tag)
+            self.assertEqual(list(table["value"]), [each.value for each in scalars], tag)
         self.assertEqual([each.step for each in events.Scalars("validation_metrics/loss")], [3, 6])
         self.assertEqual(events.Scalars("n_tokens_seen")[-1].value, STEPS * 8 * 16)
         self.assertGreater(events.Scalars("tflops")[-1].value, 0)
