@@ -24,6 +24,9 @@ struct StoryQuestion {
   JobId job{0};
   ir::StepRange steps = {};  // count 0: those that were recorded last
   StoryForm form = StoryForm::kTable;
+  // Whether nobody waits for the answer any longer; called on any thread until there is one. Null:
+  // somebody does.
+  std::function<bool()> gone = nullptr;
 };
 
 class RunStory {
@@ -33,16 +36,16 @@ class RunStory {
   // A job is to run by this plan.
   virtual void OnPlan(MadePlan made) = 0;
   virtual void OnRecorded(StepsRecorded recorded) = 0;
-  // Answers once, on a thread of its own, or at once when it has been stopped. Errors: kNotFound:
-  // none of the steps is recorded, or not yet; kFailedPrecondition: the job's plan is not known
-  // here.
+  // Answers once, on a thread of its own, or at once when it has been stopped or too many wait.
+  // Errors: kNotFound: none of the steps is recorded, or not yet; kFailedPrecondition: the job's
+  // plan is not known here; kResourceExhausted: come again; kCancelled: the asker has gone.
   virtual void Ask(const StoryQuestion& question,
                    std::function<void(Result<std::string>)> answer) = 0;
   // The profile as steps have shown it; the same one where nothing is known.
   virtual mesh::SharedProfile Measured(const mesh::SharedProfile& profile) = 0;
   // Told, on a thread of its own, what newly recorded steps show. Before anything else is called.
   virtual void Listen(std::function<void(const StepFigures&)> listener) = 0;
-  // What waits is done first. Idempotent.
+  // What was recorded is kept first; questions that need a search are refused. Idempotent.
   virtual void Stop() = 0;
 };
 

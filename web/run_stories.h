@@ -8,7 +8,8 @@
 // Bounded: the newest plans are kept, kMostJobs of them and kMostInstructions altogether; who asks
 // about older ones is told so.
 //
-// Thread rule: thread-safe; one thread of its own does the work. Ownership: owns plans and records.
+// Thread rule: thread-safe; one thread of its own does the work, another one searches for what to
+// try, so that records do not wait for that. Ownership: owns plans and records.
 #pragma once
 
 #include <memory>
@@ -26,6 +27,8 @@ inline constexpr const char* kPartsFile = "parts.json";
 struct StoryOptions {
   static constexpr size_t kMostJobs = 16;
   static constexpr size_t kMostInstructions = 4'000'000;
+  // Questions at once; who comes then is told to come again.
+  static constexpr int kMostWaiting = 16;
 
   // Of factors; empty: none are kept, and plans go by profiles as workers registered them.
   std::string factors_path;

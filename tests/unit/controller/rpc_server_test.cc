@@ -5,11 +5,16 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "proto/convert.h"
@@ -31,6 +36,27 @@ using ::testing::HasSubstr;
 constexpr int kCalls = 200;
 constexpr size_t kWritten = 20;  // in a second, which does not pass here
 const std::string kMuch(3 << 20, 'x');
+
+// Keeps the question that it is asked.
+class HeldStory final : public RunStory {
+ public:
+  void OnPlan(MadePlan) override {}
+  void OnRecorded(StepsRecorded) override {}
+  void Ask(const StoryQuestion& question,
+           std::function<void(Result<std::string>)> answer) override {
+    asked_.set_value({question, std::move(answer)});
+  }
+  mesh::SharedProfile Measured(const mesh::SharedProfile& profile) override { return profile; }
+  void Listen(std::function<void(const StepFigures&)>) override {}
+  void Stop() override {}
+
+  std::pair<StoryQuestion, std::function<void(Result<std::string>)>> Await() {
+    return asked_.get_future().get();
+  }
+
+ private:
+  std::promise<std::pair<StoryQuestion, std::function<void(Result<std::string>)>>> asked_;
+};
 
 class RpcServerTest : public ::testing::Test {
  protected:
@@ -57,6 +83,9 @@ class RpcServerTest : public ::testing::Test {
     control.weights = &weights_;
     control.metrics = &metrics_;
     control.dir = state_.get();
+    control.make_plan = [](const ir::JobRequest&, const mesh::Topology&) -> Result<planner::Plan> {
+      return Fail(InvalidArgument("nothing fits"));
+    };
     loop_ = std::make_unique<ControlLoop>(options, std::move(control));
     loop_->Start();
     RpcParts parts;
@@ -67,6 +96,7 @@ class RpcServerTest : public ::testing::Test {
     parts.audit = audit_.get();
     parts.trust = trust_.get();
     parts.tls_dir = dir_.File("controller");
+    parts.story = &story_;
     server_ = RpcServer::Start("127.0.0.1", 0, std::move(parts)).value();
   }
   ~RpcServerTest() override {
@@ -116,6 +146,7 @@ class RpcServerTest : public ::testing::Test {
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<Store> store_;
   WeightsSink weights_;
+  HeldStory story_;
   std::unique_ptr<ControlLoop> loop_;
   std::unique_ptr<RpcServer> server_;
 };
@@ -177,6 +208,27 @@ TEST_F(RpcServerTest, WorkersThatRegisterUnderOtherNamesDriveNothingOutOfTheAudi
   // Nor by saying its own name again and again.
   (void)registering("w0", kCalls);
   EXPECT_EQ(Audit().size(), 2 + kWritten);
+}
+
+// Nobody searches for who has hung up.
+TEST_F(RpcServerTest, QuestionsAboutStepsKnowThatTheirAskerHasGone) {
+  std::promise<Result<int64_t>> submitted;
+  loop_->Submit({"op", SimCluster::MakeJob(1, 1, 1, 2)},
+                [&](Result<int64_t> id) { submitted.set_value(std::move(id)); });
+  v1::StoryRequest request;
+  request.set_job_id(submitted.get_future().get().value());
+  request.set_form(v1::STORY_FORM_WHY);
+  const auto stub = v1::JobService::NewStub(DialAs("bob"));
+  grpc::ClientContext context;
+  const auto stream = stub->Story(&context, request);
+  const auto [question, answer] = story_.Await();
+  EXPECT_FALSE(question.gone());
+  context.TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  const Deadline patience = Deadline::After(60'000);
+  while (!question.gone() && !patience.expired()) std::this_thread::yield();
+  EXPECT_TRUE(question.gone());
+  answer(Fail(Cancelled("the asker has gone")));
 }
 
 }  // namespace
