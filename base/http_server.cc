@@ -191,6 +191,8 @@ struct HttpServer::State {
     std::optional<HttpReply> reply = state->Read(connection, request);
     if (!reply) reply = state->handler(request);
     Send(connection, *reply, request.method != "HEAD");
+    // Else civetweb would read what is left of a body for as long as it comes.
+    mg_close_connection(connection);
     return 1;
   }
 

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <random>
 #include <thread>
 
@@ -138,6 +139,21 @@ TEST(HttpServer, ABodyThatComesSlowlyIsNotWaitedForLong) {
   }
   ASSERT_NE(answer.revents & POLLIN, 0) << "it is still being read";
   EXPECT_THAT(ReadToEnd(connection), StartsWith("HTTP/1.1 408 "));
+  std::array<char, 1> byte;
+  const ssize_t more = recv(connection.get(), byte.data(), byte.size(), MSG_DONTWAIT);
+  EXPECT_TRUE(more == 0 || errno == ECONNRESET) << "it is open";
+}
+
+// Nor is what comes behind an answer read for as long as it comes: a GET has no body.
+TEST(HttpServer, WhatComesBehindAnAnswerHoldsNoConnection) {
+  HttpServerOptions options;
+  options.request_ms = 60'000;
+  const auto server = HttpServer::Start(options, Echo).value();
+  const UniqueFd connection = OpenTo(server->port());
+  SendRaw(connection, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\nb");
+  EXPECT_THAT(ReadToEnd(connection), EndsWith("[]"));
+  std::array<char, 1> byte;
+  EXPECT_EQ(recv(connection.get(), byte.data(), byte.size(), MSG_DONTWAIT), 0) << "it is open";
 }
 
 // Whoever sends bodies slowly leaves threads to who asks for health.

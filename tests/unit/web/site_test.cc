@@ -162,7 +162,7 @@ TEST_F(SiteTest, FilesThatHaveToBeWholeAreWholeOrAnError) {
   cluster_->files["7/plan.txt"] = more;
   const HttpReply plan = Ask("GET", "/api/v1/jobs/7/plan");
   EXPECT_EQ(plan.code, 413);
-  EXPECT_THAT(plan.body, HasSubstr("plan.json of job 7 is longer than the 4.0 MiB"));
+  EXPECT_THAT(plan.body, HasSubstr("plan.json of job 7 is longer than the 4.00 MiB"));
   EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/plan.svg").code, 413);
   EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/plan.txt").code, 200) << "of a text the end will do";
 }
