@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <future>
@@ -42,6 +43,8 @@ const char* ReasonOf(int code) {
       return "Method Not Allowed";
     case 409:
       return "Conflict";
+    case 408:
+      return "Request Timeout";
     case 411:
       return "Length Required";
     case 413:
@@ -126,13 +129,14 @@ HttpReply Refusal(int code, const std::string& text) {
 
 struct HttpServer::State {
   Handler handler;
-  int64_t body_bytes = 0;
+  HttpServerOptions options;
+  std::atomic<int> bodies = 0;  // that are being read
   mg_context* context = nullptr;
   SocketAddress address;  // where it listens, with the port chosen
   int port = 0;
 
   // What cannot be answered by the handler; none: the request is whole.
-  std::optional<HttpReply> Read(mg_connection* connection, HttpRequest& request) const {
+  std::optional<HttpReply> Read(mg_connection* connection, HttpRequest& request) {
     const mg_request_info* info = mg_get_request_info(connection);
     request.method = info->request_method;
     request.path = info->local_uri == nullptr ? "/" : info->local_uri;
@@ -140,7 +144,7 @@ struct HttpServer::State {
     for (int i = 0; i < info->num_headers; ++i) {
       request.headers[LowerCase(info->http_headers[i].name)] = info->http_headers[i].value;
     }
-    if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
+    if (request.method != "POST" && request.method != "PUT") return std::nullopt;
     if (!request.Header("transfer-encoding").empty()) {
       return Refusal(411, "send the body with its Content-Length");
     }
@@ -151,26 +155,44 @@ struct HttpServer::State {
     if (!length.empty() && (parsed.ec != std::errc() || parsed.ptr != end || bytes < 0)) {
       return Refusal(400, "Content-Length is no number");
     }
-    if (bytes > body_bytes) {
-      return Refusal(413, fmt::format("a body may have {} bytes", body_bytes));
+    if (bytes > options.body_bytes) {
+      return Refusal(413, fmt::format("a body may have {} bytes", options.body_bytes));
     }
     request.body.resize(static_cast<size_t>(bytes));
-    size_t got = 0;
-    while (got < request.body.size()) {
-      const int more = mg_read(connection, request.body.data() + got, request.body.size() - got);
-      if (more <= 0) return Refusal(400, "the body did not come whole");
-      got += static_cast<size_t>(more);
+    if (bytes == 0) return std::nullopt;
+    const int most = std::max(1, options.threads / 4);
+    std::optional<HttpReply> refusal;
+    if (bodies.fetch_add(1) < most) {
+      refusal = ReadBody(connection, request.body);
+    } else {
+      refusal = Refusal(503, "too many requests are coming in already; try again");
+    }
+    bodies.fetch_sub(1);
+    return refusal;
+  }
+
+  // mg_read begins its time anew with every byte that comes, until it has all that it was asked
+  // for: one byte at a time, it waits for request_ms at most, and the deadline is kept.
+  std::optional<HttpReply> ReadBody(mg_connection* connection, std::string& body) const {
+    const Deadline deadline = Deadline::After(options.request_ms, *options.clock);
+    for (char& byte : body) {
+      if (deadline.expired()) {
+        return Refusal(408, fmt::format("the body did not come within {} ms", options.request_ms));
+      }
+      if (mg_read(connection, &byte, 1) != 1) return Refusal(400, "the body did not come whole");
     }
     return std::nullopt;
   }
 
   // civetweb's request callback. Non-zero: answered.
   static int OnRequest(mg_connection* connection) {
-    const auto* state = static_cast<State*>(mg_get_request_info(connection)->user_data);
+    auto* state = static_cast<State*>(mg_get_request_info(connection)->user_data);
     HttpRequest request;
     std::optional<HttpReply> reply = state->Read(connection, request);
     if (!reply) reply = state->handler(request);
     Send(connection, *reply, request.method != "HEAD");
+    // Else civetweb would read what is left of a body for as long as it comes.
+    mg_close_connection(connection);
     return 1;
   }
 
@@ -196,7 +218,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& o
   }
   auto state = std::make_unique<State>();
   state->handler = std::move(handler);
-  state->body_bytes = options.body_bytes;
+  state->options = options;
   const std::string address = FormatHostPort(NumericHost(options.host), options.port);
   const std::string threads = std::to_string(options.threads);
   const std::string request_ms = std::to_string(options.request_ms);

@@ -2,8 +2,9 @@
 //
 // It parses requests (civetweb does) and hands each one whole to a handler, which answers with a
 // body or with a stream that lasts. What a stranger can take is bounded: connections at once,
-// bytes of a header and of a body, the time in which a request has to come, and the time for which
-// a reader that does not read is waited for.
+// bytes of a header and of a body, the time in which each of them has to come, bodies that are
+// waited for at once (a quarter of the threads: the others are there for who asks for health), and
+// the time for which a reader that does not read is waited for.
 //
 // Thread rule: thread-safe; handlers and streams run on the server's threads, several at once.
 // Ownership: what handlers use must outlive the server.
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace meshwright {
@@ -27,10 +29,12 @@ struct HttpServerOptions {
   int port = 0;                    // 0: the system picks one
   // Callers at once: each holds a thread, streams as long as they last.
   int threads = 16;
-  // In which a request has to come, and 8 KiB of an answer have to be taken.
+  // In which the header of a request has to come, then its body, each whole; and in which 8 KiB of
+  // an answer have to be taken.
   int request_ms = 1000;
-  int64_t body_bytes = 64 << 10;  // of a request
+  int64_t body_bytes = 4 << 10;  // of a POST or a PUT; of others none is read
   int64_t header_bytes = 16 << 10;
+  const Clock* clock = &SystemClock();  // by which bodies have their time
 };
 
 struct HttpRequest {

@@ -1,5 +1,6 @@
 // `meshwright cert`: the authority of a cluster, and what it signs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -125,6 +126,7 @@ Status ShowOne(const std::string& folder) {
                       security::ReadCertificate(identity.ca_pem));
   fmt::print("{}: {}\n  sha256     {}\n  authority  {}\n", folder, Verdict(identity, facts),
              facts.sha256, authority.sha256);
+  if (!facts.names.empty()) fmt::print("  names      {}\n", fmt::join(facts.names, ", "));
   return OkStatus();
 }
 

@@ -160,8 +160,13 @@ void Access::Answered(std::string_view method, const Caller& caller, const std::
   const Act act = ActOf(method);
   const bool session = method == "/meshwright.v1.WorkerService/Session";
   if (act != Act::kAct && act != Act::kJoin && act != Act::kRenew && !session) return;
-  audit_->Write({caller.name, caller.role ? std::string(security::RoleName(*caller.role)) : "",
-                 caller.from, std::string(method), detail, answer});
+  const AuditEntry entry{
+      caller.name, caller.role ? std::string(security::RoleName(*caller.role)) : "",
+      caller.from, std::string(method),
+      detail,      answer};
+  // A stranger may try to join, and a worker to register, as often as they like.
+  if (!answer.ok() && act != Act::kAct) return audit_->WriteRefused(entry);
+  audit_->Write(entry);
 }
 
 Status Access::CheckWorkerName(const Caller& caller, const std::string& name) const {

@@ -66,7 +66,8 @@ class Access {
   // Both at once, for calls of which nothing is read before. Errors: those of Admission::refusal.
   Result<Caller> Check(std::string_view method, const Shown& shown) const;
 
-  // Writes a call down that acts. `detail`: upon what ("job 12").
+  // Writes a call down that acts. `detail`: upon what ("job 12"). Joins, renewals and registrations
+  // that fail are refusals, of which the log takes so many in a second.
   void Answered(std::string_view method, const Caller& caller, const std::string& detail,
                 const Status& answer) const;
 

@@ -13,11 +13,14 @@
 #include "base/log.h"
 #include "base/os_error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace meshwright::controller {
 namespace {
 
 constexpr int64_t kRefusalsPerSecond = 20;
+// Of what callers choose: one line of theirs cannot turn the file over.
+constexpr size_t kMostFieldBytes = 200;
 
 std::string Moment(int64_t unix_ms) {
   const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
@@ -27,6 +30,8 @@ std::string Moment(int64_t unix_ms) {
                      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
                      unix_ms % 1000);
 }
+
+std::string Field(const std::string& text) { return JsonEscape(AsUtf8(text, kMostFieldBytes)); }
 
 // "/meshwright.v1.JobService/Cancel": what stands behind the package.
 std::string ShortName(const std::string& method) {
@@ -74,9 +79,8 @@ void AuditLog::WriteLine(const AuditEntry& entry, int64_t left_out) {
   const std::string answer = entry.answer.ok() ? "ok" : entry.answer.ToString();
   std::string line = fmt::format(
       R"({{"when":"{}","who":"{}","role":"{}","from":"{}","what":"{}","on":"{}","answer":"{}")",
-      Moment(clock_.UnixMs()), JsonEscape(entry.who), JsonEscape(entry.role),
-      JsonEscape(entry.from), JsonEscape(ShortName(entry.what)), JsonEscape(entry.on),
-      JsonEscape(answer));
+      Moment(clock_.UnixMs()), Field(entry.who), Field(entry.role), Field(entry.from),
+      Field(ShortName(entry.what)), Field(entry.on), Field(answer));
   if (left_out > 0) line += fmt::format(R"(,"refusals_left_out":{})", left_out);
   line += "}\n";
   const Status written = Append(line);

@@ -4,8 +4,9 @@
 //    "what":"JobService/Cancel","on":"job 12","answer":"ok"}
 //
 // `who` is the name in the certificate, "" without one; `role` "" where everyone may do everything.
-// The file is rotated at 16 MiB, four old ones are kept. Refusals are written 20 in a second at
-// most: strangers cannot fill the disk with them; the next line says how many were left out.
+// Each field has 200 bytes at most. The file is rotated at 16 MiB, four old ones are kept. Refusals
+// are written 20 in a second at most: strangers cannot fill the disk with them, nor drive out what
+// is in the log; the next line says how many were left out.
 //
 // Thread rule: thread-safe.
 #pragma once

@@ -24,6 +24,9 @@ struct StoryQuestion {
   JobId job{0};
   ir::StepRange steps = {};  // count 0: those that were recorded last
   StoryForm form = StoryForm::kTable;
+  // Whether nobody waits for the answer any longer; called on any thread until there is one. Null:
+  // somebody does.
+  std::function<bool()> gone = nullptr;
 };
 
 class RunStory {
@@ -35,9 +38,9 @@ class RunStory {
   // It begins to run, by the newest plan of this layout.
   virtual void OnRun(JobId job, std::string layout) = 0;
   virtual void OnRecorded(StepsRecorded recorded) = 0;
-  // Answers once, on a thread of its own, or at once when it has been stopped. Errors: kNotFound:
-  // none of the steps is recorded, or not yet; kFailedPrecondition: the job's plan is not known
-  // here.
+  // Answers once, on a thread of its own, or at once when it has been stopped or too many wait.
+  // Errors: kNotFound: none of the steps is recorded, or not yet; kFailedPrecondition: the job's
+  // plan is not known here; kResourceExhausted: come again; kCancelled: the asker has gone.
   virtual void Ask(const StoryQuestion& question,
                    std::function<void(Result<std::string>)> answer) = 0;
   // The profile as steps have shown it; the same one where nothing is known.
@@ -45,7 +48,7 @@ class RunStory {
   // Told, on a thread of its own, what newly recorded steps show, and of plans made ahead by which
   // jobs run now. Before anything else is called.
   virtual void Listen(std::function<void(const StepFigures&)> listener, PlanListener taken_up) = 0;
-  // What waits is done first. Idempotent.
+  // What was recorded is kept first; questions that need a search are refused. Idempotent.
   virtual void Stop() = 0;
 };
 

@@ -25,6 +25,8 @@ Result<SignedCertificate> Trust::Sign(const Subject& subject, const std::string&
 
 Result<SignedCertificate> Trust::Join(const std::string& token, const std::string& name,
                                       const std::string& request_pem, int64_t now_s) {
+  // Before anything is done with it: whoever asks has shown nothing yet. A token has a bound, too.
+  MW_TRY(security::CheckName(name));
   MW_ASSIGN_OR_RETURN(const security::JoinToken held,
                       security::CheckJoinToken(secret_, token, now_s));
   MW_ASSIGN_OR_RETURN(SignedCertificate made, Sign({Role::kWorker, name}, request_pem, now_s));
@@ -37,7 +39,7 @@ Result<SignedCertificate> Trust::Renew(const Subject& subject, const std::string
                                        int64_t now_s) {
   MW_ASSIGN_OR_RETURN(SignedCertificate made, Sign(subject, request_pem, now_s));
   MW_ASSIGN_OR_RETURN(const std::string key, security::RequestKeySha256(request_pem));
-  MW_TRY(book_->Note({subject.name, key, now_s + life_s_}));
+  MW_TRY(book_->Renew({subject.name, key, now_s + life_s_}, now_s));
   return made;
 }
 

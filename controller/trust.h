@@ -31,7 +31,7 @@ class Trust {
   // kInvalidArgument: the name, the request.
   Result<SignedCertificate> Join(const std::string& token, const std::string& name,
                                  const std::string& request_pem, int64_t now_s);
-  // Errors: as Join.
+  // Errors: those of IssueBook::Renew; kInvalidArgument: the request.
   Result<SignedCertificate> Renew(const security::Subject& subject, const std::string& request_pem,
                                   int64_t now_s);
 

@@ -165,12 +165,15 @@ std::vector<Advice> FindAdvice(const ir::JobRequest& job, const planner::Layout&
   std::vector<Advice> found;
   std::set<std::string> seen = {layout.ToString()};
   for (const Neighbour& neighbour : NeighboursOf(job, layout)) {
-    if (deadline.expired()) break;
+    if (deadline.expired() || (options.gone && options.gone())) break;
     ir::JobRequest other = job;
     other.parallel = neighbour.parallel;
     search::FindOptions one;
     one.timeout_ms = deadline.remaining_ms() / 2;
     one.patience_ms = deadline.remaining_ms();
+    if (options.gone) {
+      one.progress = [&options](const search::FindProgress&) { return !options.gone(); };
+    }
     const auto plan =
         search::FindPlan(other, topology, one, clock, planner::PlanScope::kOnePerStage);
     if (!plan || !seen.insert(plan->plan.layout.ToString()).second) continue;

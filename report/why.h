@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ struct Advice {
 struct AdviceOptions {
   int64_t timeout_ms = 8'000;  // of all neighbours together
   size_t most = 3;
+  std::function<bool()> gone = nullptr;  // true: nobody wants it any longer; it ends soon
 };
 // Those whose forecast is faster than `plan_s`, the fastest first.
 std::vector<Advice> FindAdvice(const ir::JobRequest& job, const planner::Layout& layout,

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/secret_file.h"
 #include "base/sha256.h"
+#include "security/certificate.h"
 #include "security/openssl_parts.h"
 
 namespace meshwright::security {
@@ -233,12 +234,30 @@ Status WriteIdentity(const std::string& folder, const TlsIdentity& identity) {
   return WriteFileAtomic(folder + "/cert.pem", identity.cert_pem);
 }
 
+namespace {
+
+// Who knows the holder by a name would not believe a certificate that lacks it.
+void KeepHosts(const std::string& folder, CertificateOrder& order) {
+  const auto pem = ReadFile(folder + "/cert.pem");
+  const auto facts =
+      pem.has_value() ? ReadCertificate(*pem) : Result<CertificateFacts>(Fail(pem.error()));
+  if (!facts.has_value() || !facts->subject || facts->subject->role != order.subject.role) return;
+  for (const std::string& name : facts->names) {
+    const bool of_role = name == kControllerName || name == kWorkerName;
+    const auto at = std::find(order.hosts.begin(), order.hosts.end(), name);
+    if (!of_role && at == order.hosts.end()) order.hosts.push_back(name);
+  }
+}
+
+}  // namespace
+
 Status IssueTo(const std::string& folder, const Authority& authority, CertificateOrder order) {
   std::string key_pem;
   if (FileExists(folder + "/key.pem")) {
     MW_ASSIGN_OR_RETURN(key_pem, ReadSecretFile(folder + "/key.pem"));
   }
   MW_ASSIGN_OR_RETURN(const KeyRequest made, MakeKeyRequest(key_pem));
+  KeepHosts(folder, order);
   MW_ASSIGN_OR_RETURN(std::string cert_pem, authority.Sign(made.request_pem, order));
   return WriteIdentity(folder, {authority.ca_pem(), std::move(cert_pem), made.key_pem});
 }

@@ -72,7 +72,9 @@ class Authority {
 // finds files that fit.
 Status WriteIdentity(const std::string& folder, const TlsIdentity& identity);
 
-// Has the authority sign a certificate for the folder: with the key that is there, else a new one.
+// Has the authority sign a certificate for the folder: with the key that is there, else a new one,
+// and with the hosts that the certificate there has, if that is of the same role, besides those of
+// the order.
 Status IssueTo(const std::string& folder, const Authority& authority, CertificateOrder order);
 
 }  // namespace meshwright::security

@@ -1,9 +1,11 @@
 #include "security/certificate.h"
 
+#include <arpa/inet.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "security/openssl_parts.h"
@@ -17,18 +19,34 @@ int64_t UnixSeconds(const ASN1_TIME* time) {
   return static_cast<int64_t>(::timegm(&parts));
 }
 
-std::optional<Subject> SubjectOf(X509* certificate) {
+std::string BytesOf(const ASN1_STRING* text) {
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+          static_cast<size_t>(ASN1_STRING_length(text))};
+}
+
+// "10.0.0.1" of its bytes; empty: these are those of no address.
+std::string AddressOf(const std::string& bytes) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (bytes.size() != 4 && bytes.size() != 16) return "";
+  const int family = bytes.size() == 4 ? AF_INET : AF_INET6;
+  return ::inet_ntop(family, bytes.data(), text.data(), text.size()) == nullptr ? "" : text.data();
+}
+
+// Who it is for, and by which names.
+void ReadNames(X509* certificate, CertificateFacts& facts) {
   const Part<GENERAL_NAMES> names(static_cast<GENERAL_NAMES*>(
       X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_URI) continue;
-    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
-    const std::string text(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-                           static_cast<size_t>(ASN1_STRING_length(uri)));
-    if (auto subject = ParseUri(text)) return subject;
+    if (name->type == GEN_URI && !facts.subject) {
+      facts.subject = ParseUri(BytesOf(name->d.uniformResourceIdentifier));
+    } else if (name->type == GEN_DNS) {
+      facts.names.push_back(BytesOf(name->d.dNSName));
+    } else if (name->type == GEN_IPADD) {
+      facts.names.push_back(AddressOf(BytesOf(name->d.iPAddress)));
+    }
   }
-  return std::nullopt;
+  std::erase(facts.names, "");
 }
 
 // All certificates of the text.
@@ -75,7 +93,7 @@ Result<CertificateFacts> ReadCertificate(const std::string& pem) {
   const Part<X509> certificate = ReadX509(pem);
   if (certificate == nullptr) return Fail(InvalidArgument("this is no certificate in PEM"));
   CertificateFacts facts;
-  facts.subject = SubjectOf(certificate.get());
+  ReadNames(certificate.get(), facts);
   facts.not_before_s = UnixSeconds(X509_get0_notBefore(certificate.get()));
   facts.not_after_s = UnixSeconds(X509_get0_notAfter(certificate.get()));
   facts.sha256 = FingerprintOf(certificate.get());

@@ -19,7 +19,8 @@ struct CertificateFacts {
   std::optional<Subject> subject;  // none: it is no certificate of a cluster
   int64_t not_before_s = 0;        // since 1970, UTC
   int64_t not_after_s = 0;
-  std::string sha256;  // 64 hex digits, of the whole certificate
+  std::string sha256;              // 64 hex digits, of the whole certificate
+  std::vector<std::string> names;  // and addresses, by which its holder is reached
 
   // The moment from which on it should be renewed: when a third of its life is left.
   int64_t renew_at_s() const { return not_after_s - (not_after_s - not_before_s) / 3; }

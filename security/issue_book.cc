@@ -65,11 +65,7 @@ Status IssueBook::Admit(const JoinToken& token, const Issue& issue, int64_t now_
         "the join token has been used, and it is for one time; print a new one with `meshwright "
         "cert join-token`");
   }
-  const auto held = issues_.find(issue.name);
-  const bool taken = held != issues_.end() && held->second.ends_s >= now_s &&
-                     held->second.key_sha256 != issue.key_sha256 && token.name.empty() &&
-                     !token.replace;
-  if (taken) {
+  if (token.name.empty() && !token.replace && Taken(issue, now_s)) {
     return PermissionDenied(fmt::format(
         "a worker '{0}' has a certificate already; choose another --name, or print a token for "
         "this one with `meshwright cert join-token --name {0}`",
@@ -78,9 +74,22 @@ Status IssueBook::Admit(const JoinToken& token, const Issue& issue, int64_t now_
   return Append(issue, token.once ? token.nonce : "");
 }
 
-Status IssueBook::Note(const Issue& issue) {
+Status IssueBook::Renew(const Issue& issue, int64_t now_s) {
   const MutexLock lock(mutex_);
+  if (Taken(issue, now_s)) {
+    return PermissionDenied(fmt::format(
+        "the name '{0}' was given to another host, so this certificate is not renewed; have this "
+        "host join under another --name, or, where the name is to be this host's, by a token of "
+        "`meshwright cert join-token --name {0}`",
+        issue.name));
+  }
   return Append(issue, "");
+}
+
+bool IssueBook::Taken(const Issue& issue, int64_t now_s) const {
+  const auto held = issues_.find(issue.name);
+  return held != issues_.end() && held->second.ends_s >= now_s &&
+         held->second.key_sha256 != issue.key_sha256;
 }
 
 Status IssueBook::Append(const Issue& issue, const std::string& nonce) {

@@ -39,6 +39,14 @@ HttpReply Picture(Result<std::string> text) {
   reply.headers.emplace_back("Content-Security-Policy", kPicturePolicy);
   return reply;
 }
+HttpReply TooLong(const proto::JobInfo& job, const char* name, int64_t most) {
+  HttpReply reply = ErrorReply(ResourceExhausted(fmt::format(
+      "{} of job {} is longer than the {} that the page takes; it is in the job's folder on the "
+      "controller's host, {}",
+      name, job.id, FormatBytes(most), job.directory)));
+  reply.code = 413;
+  return reply;
+}
 
 }  // namespace
 
@@ -97,15 +105,19 @@ HttpReply Api::ReadJob(const std::vector<std::string>& path, const HttpRequest& 
   if (what == "events") return ReplyWith(Events(job, request));
   if (what == "log") return ReplyWith(Log(job));
   if (what == "hang") return ReplyWith(parts_.cluster.Hang(job));
-  if (what == "plan") return ReplyWith(parts_.cluster.FileEnd(job, kPlanFigures, kPlanBytes));
-  if (what == "plan.svg") return Picture(parts_.cluster.FileEnd(job, kPlanPicture, kPlanBytes));
-  if (what == "timeline") return ReplyWith(parts_.cluster.FileEnd(job, kTimelineFile, kTraceBytes));
-  if (what == "parts") return ReplyWith(parts_.cluster.FileEnd(job, kPartsFile, kPlanBytes));
-  if (what == "measured.svg")
-    return Picture(parts_.cluster.FileEnd(job, kMeasuredPicture, kPlanBytes));
+  // The end of a form that has to be whole is none of it.
+  const auto whole = [&](const char* name, int64_t most, auto reply) {
+    auto text = parts_.cluster.FileEnd(job, name, most + 1);
+    if (text && static_cast<int64_t>(text->size()) > most) return TooLong(*info, name, most);
+    return reply(std::move(text));
+  };
+  if (what == "plan") return whole(kPlanFigures, kPlanBytes, ReplyWith);
+  if (what == "plan.svg") return whole(kPlanPicture, kPlanBytes, Picture);
+  if (what == "timeline") return whole(kTimelineFile, kTraceBytes, ReplyWith);
+  if (what == "parts") return whole(kPartsFile, kPlanBytes, ReplyWith);
+  if (what == "measured.svg") return whole(kMeasuredPicture, kPlanBytes, Picture);
   if (what == "plan.txt") return Text(parts_.cluster.FileEnd(job, "plan.txt", kPlanBytes));
-  if (what == "config")
-    return Text(parts_.cluster.FileEnd(job, "config.resolved.toml", kPlanBytes));
+  if (what == "config") return whole("config.resolved.toml", kPlanBytes, Text);
   return ErrorReply(NoSuchPage(request.path));
 }
 

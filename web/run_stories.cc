@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -151,6 +153,8 @@ class ProfileBook {
 
 class RunStories final : public controller::RunStory {
  public:
+  using Answer = std::function<void(Result<std::string>)>;
+
   RunStories(StoryOptions options, const Clock& clock)
       : options_(std::move(options)), clock_(clock), profiles_(options_.factors_path) {}
   ~RunStories() override { Stop(); }
@@ -174,17 +178,30 @@ class RunStories final : public controller::RunStory {
         [this, recorded = std::move(recorded)]() mutable { Keep(std::move(recorded)); });
   }
 
-  void Ask(const StoryQuestion& question,
-           std::function<void(Result<std::string>)> answer) override {
-    const bool posted = thread_.Post([this, question, answer] { answer(Tell(question)); });
-    if (!posted) answer(Fail(Unavailable("the controller is stopping")));
+  void Ask(const StoryQuestion& question, Answer answer) override {
+    if (waiting_.fetch_add(1) >= StoryOptions::kMostWaiting) {
+      waiting_.fetch_sub(1);
+      return answer(Fail(ResourceExhausted(
+          fmt::format("{} questions about steps of jobs are waiting already; ask again in some "
+                      "seconds",
+                      StoryOptions::kMostWaiting))));
+    }
+    const Answer done = [this, answer = std::move(answer)](Result<std::string> text) {
+      waiting_.fetch_sub(1);
+      answer(std::move(text));
+    };
+    if (!thread_.Post([this, question, done] { Tell(question, done); })) done(Stopping());
   }
 
   mesh::SharedProfile Measured(const mesh::SharedProfile& profile) override {
     return profiles_.Measured(profile);
   }
 
-  void Stop() override { thread_.Stop(); }
+  void Stop() override {
+    stopping_ = true;
+    thread_.Stop();
+    advice_.Stop();
+  }
 
  private:
   // ---- On the thread ----
@@ -332,37 +349,62 @@ class RunStories final : public controller::RunStory {
     return WriteFileAtomic(path(kTimelineFile), trace);
   }
 
-  Result<std::string> Tell(const StoryQuestion& question) {
-    MW_ASSIGN_OR_RETURN(Story* const story, FindToTell(question));
+  void Tell(const StoryQuestion& question, const Answer& answer) {
+    if (question.gone && question.gone()) return answer(Gone());
+    const Result<Story*> found = FindToTell(question);
+    if (!found.has_value()) return answer(Fail(found.error()));
+    Story* const story = *found;
     const planner::Plan& plan = *story->made.plan;
     const auto steps = story->run.Steps(plan, question.steps);
-    if (steps.empty()) return Fail(NotFound(Missing(*story, question)));
+    if (steps.empty()) return answer(Fail(NotFound(Missing(*story, question))));
     const std::string name =
         fmt::format("job {} ({})", story->job.value(), story->made.request->name);
     switch (question.form) {
       case StoryForm::kTrace:
-        return report::StepTrace(plan, story->run, steps, name);
+        return answer(report::StepTrace(plan, story->run, steps, name));
       case StoryForm::kTable:
-        return report::FormatLongest(report::SecondsByName(plan, story->made.topology, steps),
-                                     steps);
+        return answer(
+            report::FormatLongest(report::SecondsByName(plan, story->made.topology, steps), steps));
       case StoryForm::kTableJson:
-        return report::LongestJson(report::SecondsByName(plan, story->made.topology, steps), steps);
+        return answer(
+            report::LongestJson(report::SecondsByName(plan, story->made.topology, steps), steps));
       case StoryForm::kWhy:
-        return report::FormatWhy(Explain(*story, steps));
       case StoryForm::kWhyJson:
-        return report::WhyJson(Explain(*story, steps));
+        break;
     }
-    return Fail(InvalidArgument("a story in no known form"));
+    const bool posted = advice_.Post(
+        [this, question, answer, made = story->made, figures = FiguresOf(*story, steps)]() mutable {
+          auto advice = AdviceOn(made, figures.advice_from_s, question);
+          if (!advice.has_value()) return answer(Fail(advice.error()));
+          figures.advice = *std::move(advice);
+          answer(question.form == StoryForm::kWhy ? report::FormatWhy(figures)
+                                                  : report::WhyJson(figures));
+        });
+    if (!posted) answer(Stopping());
   }
 
-  report::WhyFigures Explain(const Story& story,
-                             const std::vector<report::RecordedStep>& steps) const {
-    report::WhyFigures figures = FiguresOf(story, steps);
-    figures.advice =
-        report::FindAdvice(*story.made.request, story.made.plan->layout, story.made.topology,
-                           story.forecast.step_s, {.timeout_ms = options_.advice_ms}, clock_);
-    return figures;
+  // ---- On the thread of advice, where a search takes seconds ----
+
+  // A plan is searched around once: what is found depends on no steps. Errors: kCancelled,
+  // kUnavailable.
+  Result<std::vector<report::Advice>> AdviceOn(const controller::MadePlan& made, double plan_s,
+                                               const StoryQuestion& question) {
+    const auto gone = [&] { return stopping_ || (question.gone && question.gone()); };
+    if (gone()) return stopping_ ? Stopping() : Gone();
+    std::erase_if(advised_, [](const auto& each) { return each.first.expired(); });
+    for (const auto& [plan, found] : advised_) {
+      if (plan.lock() == made.plan) return found;
+    }
+    auto found =
+        report::FindAdvice(*made.request, made.plan->layout, made.topology, plan_s,
+                           {.timeout_ms = options_.advice_ms, .most = 3, .gone = gone}, clock_);
+    if (gone()) return stopping_ ? Stopping() : Gone();
+    advised_.emplace_back(made.plan, found);
+    return found;
   }
+
+  static internal::Failure Gone() { return Fail(Cancelled("the asker has gone")); }
+  static internal::Failure Stopping() { return Fail(Unavailable("the controller is stopping")); }
 
   static std::string Missing(const Story& story, const StoryQuestion& question) {
     const auto& known = story.run.steps();
@@ -384,7 +426,13 @@ class RunStories final : public controller::RunStory {
   std::list<Story> stories_;              // on the thread, by the age of their plans
   std::map<JobId, std::string> running_;  // layouts of jobs of which plans are here
   ProfileBook profiles_;
-  Executor thread_{"mw-stories"};  // last: it ends before what it uses
+  std::atomic<int> waiting_ = 0;  // questions
+  std::atomic<bool> stopping_ = false;
+  // On the thread of advice, by their plans, of which as many are held as stories.
+  std::list<std::pair<std::weak_ptr<const planner::Plan>, std::vector<report::Advice>>> advised_;
+  // Last: they end before what they use.
+  Executor advice_{"mw-advice"};
+  Executor thread_{"mw-stories"};
 };
 
 }  // namespace

@@ -11,7 +11,8 @@
 // Bounded: the newest plans are kept, kMostPlans of them and kMostInstructions altogether, and of
 // those that may never be needed the oldest goes first; who asks about one that is gone is told so.
 //
-// Thread rule: thread-safe; one thread of its own does the work. Ownership: owns plans and records.
+// Thread rule: thread-safe; one thread of its own does the work, another one searches for what to
+// try, so that records do not wait for that. Ownership: owns plans and records.
 #pragma once
 
 #include <memory>
@@ -29,6 +30,8 @@ inline constexpr const char* kPartsFile = "parts.json";
 struct StoryOptions {
   static constexpr size_t kMostPlans = 48;
   static constexpr size_t kMostInstructions = 4'000'000;
+  // Questions at once; who comes then is told to come again.
+  static constexpr int kMostWaiting = 16;
 
   // Of factors; empty: none are kept, and plans go by profiles as workers registered them.
   std::string factors_path;

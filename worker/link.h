@@ -33,8 +33,8 @@ class Session {
 class ControllerLink {
  public:
   virtual ~ControllerLink() = default;
-  // Errors: kUnavailable when there is no connection within connect_ms. Refusals come from
-  // Receive().
+  // Errors: kUnavailable when there is no connection within connect_ms; kPermissionDenied,
+  // kFailedPrecondition where TLS is why there never is one. Refusals come from Receive().
   virtual Result<std::unique_ptr<Session>> OpenSession(int64_t connect_ms) = 0;
 
   // Bulk calls ask this while they wait for a connection, many times a second, and between chunks

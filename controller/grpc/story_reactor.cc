@@ -1,6 +1,7 @@
 #include "controller/grpc/story_reactor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,13 +66,17 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
 
   void OnWriteDone(bool ok) override { ok ? WriteNext() : End(OkStatus()); }
 
+  // What has not been answered need not be looked for.
+  void OnCancel() override { *gone_ = true; }
+
   void OnDone() override { delete this; }
 
  private:
   void Ask() {
     story_->Ask({JobId(request_.job_id()),
                  {request_.steps().first(), request_.steps().count()},
-                 FormOf(request_.form())},
+                 FormOf(request_.form()),
+                 [gone = gone_] { return gone->load(); }},
                 [this](Result<std::string> text) {
                   if (!text.has_value()) return End(text.error());
                   text_ = *std::move(text);
@@ -101,6 +106,7 @@ class StoryReactor final : public grpc::ServerBidiReactor<v1::StoryRequest, v1::
   v1::StoryChunk chunk_;
   std::string text_;
   size_t sent_ = 0;
+  const std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace

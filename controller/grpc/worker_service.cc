@@ -142,9 +142,12 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
     return OkStatus();
   }
 
-  Status Admit(const std::string& name) const {
+  Status Admit(const std::string& name) {
     const Status status = access_->CheckWorkerName(caller_, name);
-    access_->Answered(kSessionPath, caller_, "worker " + name, status);
+    // A session has one line, however often it registers.
+    if (!status.ok() || !std::exchange(admitted_, true)) {
+      access_->Answered(kSessionPath, caller_, "worker " + name, status);
+    }
     return status;
   }
 
@@ -154,6 +157,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::Up, v1::Down> {
   const std::shared_ptr<WorkerWriter> writer_;
   const std::shared_ptr<SessionLog> log_;
   SessionId session_;
+  bool admitted_ = false;  // under its name, and written down
   proto::FrameJoiner joiner_;
   v1::Up incoming_;
 };

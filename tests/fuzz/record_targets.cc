@@ -71,7 +71,7 @@ Seeds SeedsOfIssues() {
   const auto book = Sure(security::IssueBook::Open(folder.File("issued.jsonl"), kNowS));
   const security::JoinToken once{"", kNowS + 60, "", true, false, "01"};
   MW_CHECK(book->Admit(once, {"w0", std::string(64, 'a'), kNowS + 100}, kNowS).ok());
-  MW_CHECK(book->Note({"w1", std::string(64, 'b'), kNowS + 200}).ok());
+  MW_CHECK(book->Renew({"w1", std::string(64, 'b'), kNowS + 200}, kNowS).ok());
   return {Sure(ReadFile(folder.File("issued.jsonl")))};
 }
 

@@ -279,6 +279,12 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   EXPECT_EQ(As(bob, {"worker", "cordon", "w7"}).exit.code, 2);
   EXPECT_THAT(LineOf("bob", "AdminService/OrderWorker", "permission denied")["on"].dump(),
               HasSubstr("worker w7"));
+  // Nor is a worker that speaks in the clear, which is told why.
+  Subprocess& plain = Start("plain", {"--insecure", "worker", "--name", "w9", "--address", address_,
+                                      "--device", "cpu", "--profile", "off"});
+  ASSERT_TRUE(plain.Wait(kSoonMs).has_value()) << LogOf("plain");
+  EXPECT_THAT(LogOf("plain"), AllOf(HasSubstr("speaks TLS"), HasSubstr("cert join-token"),
+                                    Not(HasSubstr("start it with"))));
   // In the clear nobody is heard; who has a certificate in its place is not asked to say so.
   const ProcessOutput clear = Run({"--insecure", "--address", address_, "status"});
   EXPECT_EQ(clear.exit.code, 3);
@@ -335,6 +341,35 @@ TEST_F(Secured, TokensLetInWhomTheyAreFor) {
   // The certificate is kept: the second start needs no token.
   StartWorker("w0", {});
   EXPECT_TRUE(Await([this] { return IsReady("w0"); })) << LogOf("w0");
+}
+
+TEST_F(Secured, CertificateThatIsRenewedInPlaceKeepsItsNames) {
+  const std::string folder = home() + "/controller";
+  const std::vector<std::string> again = {"cert",  "issue", "controller", "controller",
+                                          "--dir", home(),  "--out",      folder};
+  std::vector<std::string> named = again;
+  named.insert(named.end(), {"--host", "head", "--host", "10.0.0.2"});
+  Must(named);
+  Must(again);
+  EXPECT_THAT(Must({"--tls-dir", folder, "cert", "show"}),
+              HasSubstr("names      controller.meshwright, head, 10.0.0.2\n"));
+}
+
+TEST_F(Secured, ReplacedHostIsNotRenewed) {
+  const auto join = [this](const std::string& folder, const std::string& token) {
+    return worker::Join({address_, token, "w0", dir_.File(folder)});
+  };
+  ASSERT_TRUE(join("old", JoinToken({})).ok());
+  ASSERT_TRUE(join("new", JoinToken({"--replace"})).ok());
+  const auto renew = [this](const std::string& folder) {
+    const TlsIdentity identity = LoadTlsIdentity(dir_.File(folder)).value();
+    const auto request = security::MakeKeyRequest(identity.key_pem).value();
+    return internal::ToStatus(worker::AskRenewal(address_, dir_.File(folder), request.request_pem));
+  };
+  const Status old = renew("old");
+  EXPECT_EQ(old.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(old.message(), HasSubstr("was given to another host"));
+  EXPECT_TRUE(renew("new").ok());
 }
 
 TEST_F(Secured, ConnectionsOfStrangersEndByThemselves) {

@@ -379,6 +379,13 @@ class GrpcLink final : public ControllerLink {
     if (!tls_dir_.empty()) {
       const Status why = security::ExplainRefusal(address_, tls_dir_, Deadline::After(kExplainMs));
       if (!why.ok()) return why;
+    } else if (address_.rfind("unix:", 0) != 0 &&
+               security::SpeaksTls(address_, Deadline::After(kExplainMs))) {
+      return FailedPrecondition(
+          fmt::format("who answers at {} speaks TLS, and this was said in the clear; leave "
+                      "--insecure out, and have the worker join (--join with a token of "
+                      "`meshwright cert join-token`) or name its certificate with --tls-dir",
+                      address_));
     }
     return Unavailable(fmt::format("no controller answers at {}", address_));
   }

@@ -5,18 +5,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <random>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/metrics_server.h"
 #include "base/unique_fd.h"
+#include "tests/fake_clock.h"
 
 namespace meshwright {
 namespace {
@@ -115,6 +118,68 @@ TEST(HttpServer, ABodyThatDoesNotComeIsNotWaitedForLong) {
   const auto server = EchoServer();
   EXPECT_THAT(AskRaw(server->port(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nfour"),
               StartsWith("HTTP/1.1 400 "));
+}
+
+// A byte a second comes for as long as one likes: the body has one deadline, not each byte. Time is
+// the test's, so that no machine is too slow for it.
+TEST(HttpServer, ABodyThatComesSlowlyIsNotWaitedForLong) {
+  FakeClock clock;
+  HttpServerOptions options;
+  options.body_bytes = 1 << 20;
+  options.request_ms = 60'000;
+  options.clock = &clock;
+  const auto server = HttpServer::Start(options, Echo).value();
+  const UniqueFd connection = OpenTo(server->port());
+  SendRaw(connection, "POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n");
+  const Deadline patience = Deadline::After(30'000);
+  pollfd answer{connection.get(), POLLIN, 0};
+  while (!patience.expired() && ::poll(&answer, 1, 1) == 0) {
+    (void)send(connection.get(), "b", 1, MSG_NOSIGNAL);
+    clock.AdvanceMs(1000);
+  }
+  ASSERT_NE(answer.revents & POLLIN, 0) << "it is still being read";
+  EXPECT_THAT(ReadToEnd(connection), StartsWith("HTTP/1.1 408 "));
+  std::array<char, 1> byte;
+  const ssize_t more = recv(connection.get(), byte.data(), byte.size(), MSG_DONTWAIT);
+  EXPECT_TRUE(more == 0 || errno == ECONNRESET) << "it is open";
+}
+
+// Nor is what comes behind an answer read for as long as it comes: a GET has no body.
+TEST(HttpServer, WhatComesBehindAnAnswerHoldsNoConnection) {
+  HttpServerOptions options;
+  options.request_ms = 60'000;
+  const auto server = HttpServer::Start(options, Echo).value();
+  const UniqueFd connection = OpenTo(server->port());
+  SendRaw(connection, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\nb");
+  EXPECT_THAT(ReadToEnd(connection), EndsWith("[]"));
+  std::array<char, 1> byte;
+  EXPECT_EQ(recv(connection.get(), byte.data(), byte.size(), MSG_DONTWAIT), 0) << "it is open";
+}
+
+// Whoever sends bodies slowly leaves threads to who asks for health.
+TEST(HttpServer, BodiesTakeAQuarterOfTheThreads) {
+  FakeClock clock;
+  HttpServerOptions options;
+  options.threads = 4;
+  options.request_ms = 60'000;
+  options.clock = &clock;
+  const auto server = HttpServer::Start(options, Echo).value();
+  const auto slow = [&server] {
+    UniqueFd connection = OpenTo(server->port());
+    SendRaw(connection, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nfour");
+    return connection;
+  };
+  const UniqueFd first = slow();
+  const UniqueFd second = slow();
+  // One of them is read, the other one is told to come again.
+  std::array<pollfd, 2> both = {{{first.get(), POLLIN, 0}, {second.get(), POLLIN, 0}}};
+  ASSERT_EQ(::poll(both.data(), both.size(), 30'000), 1);
+  const bool first_refused = (both[0].revents & POLLIN) != 0;
+  EXPECT_THAT(ReadToEnd(first_refused ? first : second), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(AskRaw(server->port(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), EndsWith("[]"));
+  const UniqueFd& read = first_refused ? second : first;
+  SendRaw(read, "fives");
+  EXPECT_THAT(ReadToEnd(read), EndsWith("[fourfives]"));
 }
 
 // What cannot be a request is refused or dropped, and the next one is answered.

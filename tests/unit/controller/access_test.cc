@@ -191,6 +191,23 @@ TEST(Audit, StrangersCannotFillTheDisk) {
   EXPECT_EQ(LinesOf(dir.File("audit.jsonl")).back()["refusals_left_out"], 980);
 }
 
+// One line of a caller's choosing cannot turn the file over.
+TEST(Audit, FieldsAreCutBetweenCharacters) {
+  const TempDir dir = TempDir::Make().value();
+  FakeClock clock;
+  const auto log = AuditLog::Open(dir.File("audit.jsonl"), clock).value();
+  std::string umlauts = "x";
+  while (umlauts.size() < 5'000'000) umlauts += "\u00e4";
+  log->Write({umlauts, "operator", "", kSubmit, umlauts, Internal(umlauts)});
+  log->WriteRefused({"", "", "", kSubmit, std::string(1000, '\xff'), Internal(umlauts)});
+  const auto lines = LinesOf(dir.File("audit.jsonl"));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["on"], umlauts.substr(0, 199));
+  EXPECT_EQ(lines[0]["who"], umlauts.substr(0, 199));
+  EXPECT_EQ(lines[1]["on"], std::string(200, '?'));
+  for (const auto& line : lines) EXPECT_LE(line["answer"].get<std::string>().size(), 200U);
+}
+
 TEST(Audit, IsRotated) {
   const TempDir dir = TempDir::Make().value();
   FakeClock clock;
@@ -256,6 +273,31 @@ TEST_F(TrustTest, RenewalKeepsTheNameAndItsPlace) {
   EXPECT_EQ(trust_->Join(late, "w0", other.request_pem, kNowS + 1000).error().code(),
             StatusCode::kPermissionDenied)
       << "the first certificate has ended, the renewed one has not";
+}
+
+// Before anything else is looked at: who asks has shown nothing.
+TEST_F(TrustTest, NamesAndTokensHaveBounds) {
+  const std::string much(3 << 20, 'x');
+  const Status name = internal::ToStatus(trust_->Join("bad", much, request_.request_pem, kNowS));
+  EXPECT_EQ(name.code(), StatusCode::kInvalidArgument);
+  EXPECT_LT(name.message().size(), 300U);
+  const Status token = internal::ToStatus(trust_->Join(much, "w0", request_.request_pem, kNowS));
+  EXPECT_EQ(token.code(), StatusCode::kUnauthenticated);
+  EXPECT_LT(token.message().size(), 300U);
+}
+
+TEST_F(TrustTest, ReplacedCertificateIsNotRenewed) {
+  ASSERT_TRUE(trust_->Join(Token(), "w0", request_.request_pem, kNowS).has_value());
+  const auto other = security::MakeKeyRequest().value();
+  ASSERT_TRUE(trust_->Join(Token("w0"), "w0", other.request_pem, kNowS + 1).has_value());
+  const Status old =
+      internal::ToStatus(trust_->Renew({Role::kWorker, "w0"}, request_.request_pem, kNowS + 2));
+  EXPECT_EQ(old.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(old.message(),
+              AllOf(HasSubstr("was given to another host"), HasSubstr("join-token --name w0")));
+  EXPECT_TRUE(trust_->Renew({Role::kWorker, "w0"}, other.request_pem, kNowS + 3).has_value());
+  // Of one that `cert issue` made the book knows nothing.
+  EXPECT_TRUE(trust_->Renew({Role::kWorker, "w9"}, request_.request_pem, kNowS).has_value());
 }
 
 }  // namespace

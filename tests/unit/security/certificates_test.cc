@@ -48,6 +48,21 @@ class Certificates : public ::testing::Test {
   TempDir dir_ = TempDir::Make().value();
 };
 
+TEST_F(Certificates, RenewedInPlaceKeepTheNamesThatTheyHave) {
+  const Authority authority = MakeAuthority("ca");
+  const std::string folder = dir_.File("controller");
+  const auto issue = [&](Role role, std::vector<std::string> hosts) {
+    EXPECT_TRUE(IssueTo(folder, authority, {{role, "x"}, std::move(hosts), kNowS}).ok());
+    return ReadCertificate(LoadTlsIdentity(folder).value().cert_pem).value().names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(issue(Role::kController, {"head", "fd00::1"}),
+            (Names{"controller.meshwright", "head", "fd00::1"}));
+  EXPECT_EQ(issue(Role::kController, {"10.0.0.2", "head"}),
+            (Names{"controller.meshwright", "10.0.0.2", "head", "fd00::1"}));
+  EXPECT_EQ(issue(Role::kOperator, {}), Names{}) << "of another role it is another certificate";
+}
+
 TEST_F(Certificates, OfEachRoleNameTheirHolder) {
   const Authority authority = MakeAuthority("ca");
   for (const Role role : {Role::kController, Role::kWorker, Role::kOperator, Role::kViewer}) {

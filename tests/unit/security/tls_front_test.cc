@@ -29,9 +29,9 @@ class TlsFrontTest : public ::testing::Test {
   void SetUp() override {
     authority_ = std::make_unique<Authority>(Authority::Create(dir_.File("ca"), NowS()).value());
     Issue();
-    behind_ = HttpServer::Start({.request_ms = 20'000}, [this](const HttpRequest& request) {
-                return Answer(request);
-              }).value();
+    behind_ = HttpServer::Start({.request_ms = 20'000, .body_bytes = 64 << 10},
+                                [this](const HttpRequest& request) { return Answer(request); })
+                  .value();
     options_.behind = behind_->port();
     options_.certificate = {dir_.File("id/cert.pem"), dir_.File("id/key.pem")};
     options_.handshake_ms = kLongMs;

@@ -3,9 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "mesh/measured_factors.h"
 #include "tests/still_clock.h"
@@ -28,9 +36,9 @@ class RunStoriesTest : public ::testing::Test {
     if (stories_) stories_->Stop();
   }
 
-  void Start(const std::string& factors) {
+  void Start(const std::string& factors, int64_t advice_ms = 0) {
     if (stories_) stories_->Stop();
-    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = 0}, kStill);
+    stories_ = MakeRunStories({.factors_path = factors, .advice_ms = advice_ms}, kStill);
     stories_->Listen([this](const controller::StepFigures& figures) { figures_ = figures; },
                      [this](const controller::MadePlan& made) {
                        taken_up_.push_back(made.plan->layout.ToString());
@@ -171,6 +179,112 @@ TEST_F(RunStoriesTest, LaterPlansGoByWhatStepsHaveShownAlsoAfterARestart) {
   ASSERT_TRUE(WriteFileAtomic(path, "nonsense\n").ok());
   Start(path);
   EXPECT_EQ(stories_->Measured(mesh::DefaultDeviceProfile()), mesh::DefaultDeviceProfile());
+}
+
+// Somebody asks what to try, and the search for it stands still until the test says that the asker
+// has gone.
+class HeldAdvice : public RunStoriesTest {
+ protected:
+  ~HeldAdvice() override {
+    LetGo();
+    stories_->Stop();  // it looks at what is here
+  }
+
+  void Hold() {
+    Start("", 60'000);
+    PlanJob(7);
+    Record(7, 3, plan_->layout.ToString());
+    AskWhy([this, looks = std::make_shared<std::atomic<int>>(0)] {
+      // First before it looks for the steps, then before it searches.
+      if (looks->fetch_add(1) == 0) return false;
+      if (looks->load() == 2) searching_.set_value();
+      may_go_.wait();
+      return true;
+    });
+    ASSERT_EQ(searching_.get_future().wait_for(kPatience), std::future_status::ready);
+  }
+  void AskWhy(std::function<bool()> gone = nullptr) {
+    auto answer = std::make_shared<std::promise<Result<std::string>>>();
+    answers_.push_back(answer->get_future());
+    stories_->Ask({JobId(7), {}, StoryForm::kWhy, std::move(gone)},
+                  [answer](Result<std::string> text) { answer->set_value(std::move(text)); });
+  }
+  void LetGo() {
+    if (!std::exchange(has_let_go_, true)) let_go_.set_value();
+  }
+  Status AnswerTo(size_t question) {
+    if (answers_[question].wait_for(kPatience) != std::future_status::ready) {
+      return DeadlineExceeded("no answer");
+    }
+    return internal::ToStatus(answers_[question].get());
+  }
+
+  static constexpr std::chrono::seconds kPatience{60};
+  std::promise<void> searching_;
+  std::promise<void> let_go_;
+  const std::shared_future<void> may_go_{let_go_.get_future()};
+  bool has_let_go_ = false;
+  std::atomic<bool> others_gone_ = false;
+  std::vector<std::future<Result<std::string>>> answers_;
+};
+
+TEST_F(HeldAdvice, KeepsNeitherRecordsNorOtherQuestionsWaiting) {
+  Hold();
+  Record(7, 4, plan_->layout.ToString());
+  std::promise<Result<std::string>> table;
+  stories_->Ask({JobId(7), {4, 1}, StoryForm::kTable},
+                [&](Result<std::string> text) { table.set_value(std::move(text)); });
+  auto told = table.get_future();
+  const bool came = told.wait_for(kPatience) == std::future_status::ready;
+  LetGo();
+  EXPECT_TRUE(came);
+  EXPECT_THAT(told.get().value_or(""), HasSubstr("step 5"));
+  EXPECT_EQ(AnswerTo(0).code(), StatusCode::kCancelled);
+}
+
+TEST_F(HeldAdvice, FewWaitAndWhoHasGoneIsDropped) {
+  Hold();
+  for (int i = 1; i < StoryOptions::kMostWaiting; ++i)
+    AskWhy([this] { return others_gone_.load(); });
+  AskWhy();
+  const Status last = AnswerTo(StoryOptions::kMostWaiting);
+  EXPECT_EQ(last.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(last.message(), HasSubstr("16 questions about steps of jobs are waiting already"));
+  others_gone_ = true;
+  LetGo();
+  for (int i = 0; i < StoryOptions::kMostWaiting; ++i) {
+    EXPECT_EQ(AnswerTo(static_cast<size_t>(i)).code(), StatusCode::kCancelled);
+  }
+  EXPECT_TRUE(Ask(7, StoryForm::kTable).has_value()) << "their places are free again";
+}
+
+TEST_F(HeldAdvice, AtTheEndNothingMoreIsSearched) {
+  Hold();
+  AskWhy();
+  std::thread end([this] { stories_->Stop(); });
+  const Deadline patience = Deadline::After(60'000);
+  while (Ask(7, StoryForm::kTable).has_value() && !patience.expired()) std::this_thread::yield();
+  LetGo();
+  EXPECT_EQ(AnswerTo(0).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(AnswerTo(1).code(), StatusCode::kUnavailable);
+  end.join();
+}
+
+TEST_F(RunStoriesTest, APlanIsSearchedAroundOnce) {
+  Start("", 60'000);
+  PlanJob(7);
+  Record(7, 3, plan_->layout.ToString());
+  std::array<int, 2> looks{};
+  std::array<std::string, 2> texts;
+  for (size_t i = 0; i < 2; ++i) {
+    std::promise<Result<std::string>> answer;
+    stories_->Ask({JobId(7), {}, StoryForm::kWhy, [&, i] { return ++looks.at(i) < 0; }},
+                  [&](Result<std::string> text) { answer.set_value(std::move(text)); });
+    texts.at(i) = answer.get_future().get().value();
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_EQ(looks[1], 2) << "before the steps were looked for and before the search, not in it";
+  EXPECT_GT(looks[0], 2);
 }
 
 TEST_F(RunStoriesTest, AskedAfterTheEndItAnswers) {

@@ -150,6 +150,23 @@ TEST_F(SiteTest, JobsAndTheirParts) {
   EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/config").body, "[model]\n");
 }
 
+// The end of JSON is none: a file that is too long is said to be so.
+TEST_F(SiteTest, FilesThatHaveToBeWholeAreWholeOrAnError) {
+  std::string longest = "\"";
+  longest.resize((4 << 20) - 1, 'x');
+  cluster_->files["7/plan.json"] = longest + "\"";
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/plan").code, 200);
+  const std::string more = cluster_->files["7/plan.json"] + " ";
+  cluster_->files["7/plan.json"] = more;
+  cluster_->files["7/plan.svg"] = more;
+  cluster_->files["7/plan.txt"] = more;
+  const HttpReply plan = Ask("GET", "/api/v1/jobs/7/plan");
+  EXPECT_EQ(plan.code, 413);
+  EXPECT_THAT(plan.body, HasSubstr("plan.json of job 7 is longer than the 4.00 MiB"));
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/plan.svg").code, 413);
+  EXPECT_EQ(Ask("GET", "/api/v1/jobs/7/plan.txt").code, 200) << "of a text the end will do";
+}
+
 TEST_F(SiteTest, WorkersHistoryAndConfiguration) {
   EXPECT_EQ(Get("/api/v1/workers")[0]["name"], "w0");
   EXPECT_EQ(Get("/api/v1/workers/w0")["jobs"], Json::parse("[7,0]"));
