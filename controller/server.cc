@@ -271,7 +271,11 @@ class ServerImpl final : public ServerWithCounters {
         [this]() -> Status { return rpc_->Health().ok() ? Answers() : rpc_->Health(); });
     if (!options.make_site) return OkStatus();
     site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get(), audit_.get()});
-    server.SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
+    server.SetSite([this](const HttpRequest& request) {
+      HttpRequest seen = request;
+      seen.from = http_->CallerOf(request);
+      return site_->Answer(seen);
+    });
     return OkStatus();
   }
 

@@ -1,5 +1,6 @@
 #include "security/tls_relay.h"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -28,12 +29,13 @@ bool WouldWait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EI
 
 }  // namespace
 
-TlsRelay::TlsRelay(UniqueFd outer, std::string address, Part<SSL> ssl,
-                   const TlsFrontOptions& options, int64_t now_ms)
+TlsRelay::TlsRelay(UniqueFd outer, Stranger stranger, Part<SSL> ssl, const TlsFrontOptions& options,
+                   Callers& callers, int64_t now_ms)
     : outer_(std::move(outer)),
-      address_(std::move(address)),
+      stranger_(std::move(stranger)),
       ssl_(std::move(ssl)),
       options_(options),
+      callers_(callers),
       deadline_ms_(now_ms + options.handshake_ms) {
   MW_CHECK(outer_.valid() && ssl_ != nullptr);
 }
@@ -108,7 +110,7 @@ void TlsRelay::Relay(int64_t now_ms) {
 
 void TlsRelay::PartFrom(int64_t now_ms) {
   ::shutdown(outer_.get(), SHUT_WR);
-  inner_.Reset();
+  CloseInner();
   phase_ = Phase::kParting;
   deadline_ms_ = now_ms + kPartingMs;
 }
@@ -148,8 +150,18 @@ void TlsRelay::DialInner(int64_t now_ms) {
   MW_CHECK(behind.has_value()) << "port " << options_.behind;
   if (!inner_.valid() ||
       (::connect(inner_.get(), behind->get(), behind->bytes) != 0 && errno != EINPROGRESS)) {
-    Drop();
+    return Drop();
   }
+  // Before the server behind has a byte of it, and may ask.
+  inner_port_ = PortOf(inner_).value_or(0);
+  const bool v6 = stranger_.address.find(':') != std::string::npos;
+  callers_.Put(inner_port_, fmt::format("{}:{}", v6 ? "ipv6" : "ipv4",
+                                        FormatHostPort(stranger_.address, stranger_.port)));
+}
+
+void TlsRelay::CloseInner() {
+  if (inner_.valid()) callers_.Forget(inner_port_);
+  inner_.Reset();
 }
 
 bool TlsRelay::WriteInner() {
@@ -173,7 +185,7 @@ bool TlsRelay::ReadInner(int64_t now_ms) {
   if (got < 0 && WouldWait()) return false;
   if (got <= 0) {
     inner_ended_ = true;
-    inner_.Reset();
+    CloseInner();
     return true;
   }
   if (to_outer_.empty()) deadline_ms_ = now_ms + options_.stall_ms;

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "security/callers.h"
 #include "security/openssl_parts.h"
 #include "security/tls_front.h"
 
@@ -24,9 +25,16 @@ namespace meshwright::security {
 
 class TlsRelay {
  public:
-  // `address`: of the stranger, without the port.
-  TlsRelay(UniqueFd outer, std::string address, Part<SSL> ssl, const TlsFrontOptions& options,
-           int64_t now_ms);
+  struct Stranger {
+    std::string address;
+    int port = 0;
+  };
+  // What it is given outlives it.
+  TlsRelay(UniqueFd outer, Stranger stranger, Part<SSL> ssl, const TlsFrontOptions& options,
+           Callers& callers, int64_t now_ms);
+  ~TlsRelay() { CloseInner(); }
+  TlsRelay(const TlsRelay&) = delete;
+  TlsRelay& operator=(const TlsRelay&) = delete;
 
   // What both sockets wait for; the second has no descriptor before the server behind is needed.
   std::array<pollfd, 2> Wanted() const;
@@ -39,7 +47,7 @@ class TlsRelay {
   void Drop() { phase_ = Phase::kOver; }
 
   bool over() const { return phase_ == Phase::kOver; }
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return stranger_.address; }
 
  private:
   enum class Phase : uint8_t { kHello, kHandshake, kRelay, kParting, kOver };
@@ -57,12 +65,15 @@ class TlsRelay {
   bool ReadInner(int64_t now_ms);
   bool WriteOuter(int64_t now_ms);
   void DialInner(int64_t now_ms);
+  void CloseInner();
 
   UniqueFd outer_;
   UniqueFd inner_;
-  const std::string address_;
+  int inner_port_ = 0;  // that it comes from
+  const Stranger stranger_;
   Part<SSL> ssl_;
   const TlsFrontOptions& options_;
+  Callers& callers_;
   Phase phase_ = Phase::kHello;
   std::string to_inner_;
   std::string to_outer_;
