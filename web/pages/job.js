@@ -247,8 +247,8 @@ export class Job {
       return;
     }
     const last = parts.first_step + parts.steps - 1;
-    put(this.recorded, `The picture is of step ${last.toLocaleString('en')}, the table of ${stepsText(parts.first_step, last)}, which `
-      + `${parts.steps === 1 ? 'was' : 'were'} recorded; what is measured above is of the newest steps, which differ.`);
+    const table = parts.steps === 1 ? 'So is the table' : `The table has the ${stepsText(parts.first_step, last)}`;
+    put(this.recorded, `The picture is of step ${last.toLocaleString('en')}, which was recorded. ${table}. What is measured above is of the newest steps.`);
     const total = (of) => Object.values(of).reduce((sum, value) => sum + value, 0);
     this.measured.replaceChildren(pictureOf(`/api/v1/jobs/${this.id}/measured.svg?of=${parts.first_step}`, `Step ${last} of job ${this.id} as measured; the table below has the mean: ${seconds(total(parts.measured))}, forecast ${seconds(total(parts.forecast))}.`));
     const of = (figures, names) => names.reduce((sum, name) => sum + (figures[`${name}_s`] || 0), 0);
