@@ -84,7 +84,7 @@ Result<Part<SSL_CTX>> ServerContext(const CertificatePem& pem, const ServerCerti
       fmt::format("{} is not the key of the certificate in {}", files.key_path, files.cert_path)));
 }
 
-TlsRelay::Stranger StrangerAt(const sockaddr_storage& address) {
+Stranger StrangerAt(const sockaddr_storage& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes = nullptr;
   in_port_t port = 0;
@@ -155,7 +155,7 @@ struct TlsFront::State {
         if (errno == EMFILE || errno == ENFILE) accepts_from_ms = now_ms + kNoDescriptorsMs;
         return;
       }
-      const TlsRelay::Stranger stranger = StrangerAt(from);
+      const Stranger stranger = StrangerAt(from);
       const std::string& address = stranger.address;
       int64_t& of_this = of_address[address];
       const bool room = static_cast<int64_t>(relays.size()) < options.connections &&

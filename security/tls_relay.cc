@@ -1,6 +1,5 @@
 #include "security/tls_relay.h"
 
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -110,7 +109,8 @@ void TlsRelay::Relay(int64_t now_ms) {
 
 void TlsRelay::PartFrom(int64_t now_ms) {
   ::shutdown(outer_.get(), SHUT_WR);
-  CloseInner();
+  place_.Drop();
+  inner_.Reset();
   phase_ = Phase::kParting;
   deadline_ms_ = now_ms + kPartingMs;
 }
@@ -152,16 +152,7 @@ void TlsRelay::DialInner(int64_t now_ms) {
       (::connect(inner_.get(), behind->get(), behind->bytes) != 0 && errno != EINPROGRESS)) {
     return Drop();
   }
-  // Before the server behind has a byte of it, and may ask.
-  inner_port_ = PortOf(inner_).value_or(0);
-  const bool v6 = stranger_.address.find(':') != std::string::npos;
-  callers_.Put(inner_port_, fmt::format("{}:{}", v6 ? "ipv6" : "ipv4",
-                                        FormatHostPort(stranger_.address, stranger_.port)));
-}
-
-void TlsRelay::CloseInner() {
-  if (inner_.valid()) callers_.Forget(inner_port_);
-  inner_.Reset();
+  place_ = callers_.Put(PortOf(inner_).value_or(0), stranger_);
 }
 
 bool TlsRelay::WriteInner() {
@@ -185,7 +176,8 @@ bool TlsRelay::ReadInner(int64_t now_ms) {
   if (got < 0 && WouldWait()) return false;
   if (got <= 0) {
     inner_ended_ = true;
-    CloseInner();
+    place_.Drop();
+    inner_.Reset();
     return true;
   }
   if (to_outer_.empty()) deadline_ms_ = now_ms + options_.stall_ms;

@@ -25,16 +25,8 @@ namespace meshwright::security {
 
 class TlsRelay {
  public:
-  struct Stranger {
-    std::string address;
-    int port = 0;
-  };
-  // What it is given outlives it.
   TlsRelay(UniqueFd outer, Stranger stranger, Part<SSL> ssl, const TlsFrontOptions& options,
            Callers& callers, int64_t now_ms);
-  ~TlsRelay() { CloseInner(); }
-  TlsRelay(const TlsRelay&) = delete;
-  TlsRelay& operator=(const TlsRelay&) = delete;
 
   // What both sockets wait for; the second has no descriptor before the server behind is needed.
   std::array<pollfd, 2> Wanted() const;
@@ -45,7 +37,6 @@ class TlsRelay {
 
   // The stranger is gone for good.
   void Drop() { phase_ = Phase::kOver; }
-
   bool over() const { return phase_ == Phase::kOver; }
   const std::string& address() const { return stranger_.address; }
 
@@ -65,11 +56,10 @@ class TlsRelay {
   bool ReadInner(int64_t now_ms);
   bool WriteOuter(int64_t now_ms);
   void DialInner(int64_t now_ms);
-  void CloseInner();
 
   UniqueFd outer_;
   UniqueFd inner_;
-  int inner_port_ = 0;  // that it comes from
+  Callers::Place place_;  // of the inner one
   const Stranger stranger_;
   Part<SSL> ssl_;
   const TlsFrontOptions& options_;
