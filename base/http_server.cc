@@ -118,6 +118,12 @@ void Knock(const SocketAddress& address) {
   (void)connect(knock.get(), address.get(), address.bytes);
 }
 
+std::string CallerOf(const mg_request_info& info) {
+  const std::string address = info.remote_addr;
+  const bool v6 = address.find(':') != std::string::npos;
+  return fmt::format("{}:{}", v6 ? "ipv6" : "ipv4", FormatHostPort(address, info.remote_port));
+}
+
 HttpReply Refusal(int code, const std::string& text) {
   HttpReply reply;
   reply.code = code;
@@ -140,6 +146,7 @@ struct HttpServer::State {
     const mg_request_info* info = mg_get_request_info(connection);
     request.method = info->request_method;
     request.path = info->local_uri == nullptr ? "/" : info->local_uri;
+    request.from = CallerOf(*info);
     request.query = info->query_string == nullptr ? "" : info->query_string;
     for (int i = 0; i < info->num_headers; ++i) {
       request.headers[LowerCase(info->http_headers[i].name)] = info->http_headers[i].value;

@@ -43,6 +43,7 @@ struct HttpRequest {
   std::string query;                           // behind the '?', as it came
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  std::string from;  // who sent it, as gRPC writes it: "ipv4:10.0.0.2:40312"
 
   // "" when it was not sent.
   std::string Header(const std::string& name) const;

@@ -5,12 +5,13 @@
 
 #include <string>
 
+#include "base/live_token.h"
 #include "base/result.h"
 
 namespace meshwright::cli {
 
-// "" without a file. Errors: kInvalidArgument: it is empty, naming `option` and what to do; those
-// of ReadSecretFile.
-Result<std::string> TokenIn(const char* option, const std::string& path);
+// None without a file. One that is written to it later counts (base/live_token.h). Errors:
+// kInvalidArgument: it is empty, naming `option` and what to do; those of ReadSecretFile.
+Result<LiveToken> TokenIn(const char* option, const std::string& path);
 
 }  // namespace meshwright::cli

@@ -105,10 +105,10 @@ std::string WhoIs(const Caller& caller) {
 Result<Caller> Access::Identify(const Shown& shown) const {
   if (shown.certificate)
     return Caller{shown.certificate->role, shown.certificate->name, shown.from};
-  if (IsToken(options_.viewer_token, shown.authorization)) {
+  if (IsToken(options_.viewer_token.Now(), shown.authorization)) {
     return Caller{Role::kViewer, "", shown.from};
   }
-  if (IsToken(options_.operator_token, shown.authorization)) {
+  if (IsToken(options_.operator_token.Now(), shown.authorization)) {
     return Caller{Role::kOperator, "", shown.from};
   }
   if (!shown.over_tls) {

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/live_token.h"
 #include "base/result.h"
 #include "controller/audit_log.h"
 #include "security/subject.h"
@@ -23,9 +24,9 @@
 namespace meshwright::controller {
 
 struct AccessOptions {
-  std::string token;           // the cluster's; over TLS an operator's
-  std::string viewer_token;    // empty: none
-  std::string operator_token;  // empty: none
+  std::string token;         // the cluster's; over TLS an operator's
+  LiveToken viewer_token;    // empty: none
+  LiveToken operator_token;  // empty: none
 };
 
 // What a call comes with.

@@ -96,6 +96,12 @@ class OwnLog {
   const std::unique_ptr<LineLog> lines_;
 };
 
+// The server behind a front that speaks TLS sees the front alone.
+HttpReply Ask(Site& site, const security::MetricsPort& port, HttpRequest request) {
+  request.from = port.CallerOf(request);
+  return site.Answer(request);
+}
+
 class ServerImpl final : public ServerWithCounters {
  public:
   ~ServerImpl() override { Stop(); }
@@ -272,7 +278,7 @@ class ServerImpl final : public ServerWithCounters {
         [this]() -> Status { return rpc_->Health().ok() ? Answers() : rpc_->Health(); });
     if (!options.make_site) return OkStatus();
     site_ = options.make_site({loop_.get(), store_.get(), dir_.get(), logs_.get(), audit_.get()});
-    server.SetSite([this](const HttpRequest& request) { return site_->Answer(request); });
+    server.SetSite([this](const HttpRequest& asked) { return Ask(*site_, *http_, asked); });
     return OkStatus();
   }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/live_token.h"
 #include "base/result.h"
 #include "controller/limits.h"
 #include "controller/planning.h"
@@ -32,8 +33,8 @@ struct ServerOptions {
   std::string state_dir;  // SQLite, blobs, jobs/<id>/ with metrics.jsonl, model.safetensors, ...
   std::string checkpoint_root;  // of jobs whose workers have none; empty: in the state folder
   std::string token;            // empty: none
-  std::string viewer_token;     // of who may look, by gRPC; empty: none
-  std::string operator_token;   // of who may also act
+  LiveToken viewer_token;       // of who may look, by gRPC; empty: none
+  LiveToken operator_token;     // of who may also act
   std::string tls_dir;          // of the controller's identity; empty: in the clear
   std::string authority_dir;    // signs certificates of workers that join; empty: none does
   bool insecure = false;        // in the clear, where others reach it, too
@@ -48,7 +49,7 @@ struct ServerOptions {
   int64_t return_after_s = 30;
   Limits limits;
   std::shared_ptr<const search::PlanCache> plan_cache;  // null: every job is searched anew
-  std::string scrape_token;  // that /metrics and the list of workers want; empty: none
+  LiveToken scrape_token;  // that /metrics and the list of workers want; empty: none
   // HTTP is TLS with this certificate; empty: in the clear. With it and off loopback, metrics are
   // for who has the scrape token, and for nobody where there is none.
   security::ServerCertificate http_certificate;

@@ -25,7 +25,7 @@ namespace {
 constexpr int kSvgMargin = 16;
 constexpr int kSvgLine = 18;
 constexpr int kSvgChar = 8;
-constexpr int kLabelWidth = 110;
+constexpr int kLabelWidth = 150;  // "1023.99 GiB, 100 %" stands before its strip
 constexpr int kPlotWidth = 1100;
 constexpr int kRowHeight = 24;
 constexpr int kMemoryHeight = 40;

@@ -230,6 +230,39 @@ class NodeCosts {
   std::map<std::tuple<const ir::Graph*, int, int>, double> seconds_;
 };
 
+// Where ranks stood still within a run, since slower ones had not come to a collective yet.
+class Waits {
+ public:
+  Waits(const planner::Plan& plan, const RecordedStep& step) {
+    for (const StepSpan& span : SpansOf(plan, step)) {
+      const bool waits = span.lane == ir::kStepLane && span.part == StepPart::kStragglers;
+      if (waits && span.end_ns - span.begin_ns >= kSeenNs) spans_[span.rank].push_back(span);
+    }
+  }
+
+  // What is left of a run without them, in time.
+  std::vector<std::pair<int64_t, int64_t>> Between(int rank, int instruction, int64_t begin_ns,
+                                                   int64_t end_ns) const {
+    std::vector<std::pair<int64_t, int64_t>> left;
+    const auto own = spans_.find(rank);
+    if (own == spans_.end()) return {{begin_ns, end_ns}};
+    for (const StepSpan& wait : own->second) {
+      if (wait.instruction != instruction || wait.begin_ns < begin_ns || wait.end_ns > end_ns) {
+        continue;
+      }
+      if (wait.begin_ns > begin_ns) left.emplace_back(begin_ns, wait.begin_ns);
+      begin_ns = wait.end_ns;
+    }
+    if (end_ns > begin_ns || left.empty()) left.emplace_back(begin_ns, end_ns);
+    return left;
+  }
+
+ private:
+  static constexpr int64_t kSeenNs = 100'000;  // shorter ones would be hair lines in a picture
+
+  std::map<int, std::vector<StepSpan>> spans_;  // by rank in time
+};
+
 std::string NameOfSpan(const ir::Program& program, const StepSpan& span) {
   const ir::Instruction& instruction = InstructionOf(program, span.instruction);
   const ir::Graph* const graph = GraphOf(program, span.instruction, span.node);
@@ -296,6 +329,7 @@ std::vector<StepSpan> SpansOf(const planner::Plan& plan, const RecordedStep& ste
 }
 
 planner::Simulation SimulationOf(const planner::Plan& plan, const RecordedStep& step) {
+  const Waits waits(plan, step);
   planner::Simulation shown;
   const int64_t begin_ns = BeginOf(step);
   const auto at = [&](int64_t ns) { return static_cast<double>(ns - begin_ns) * kSecondsPerNs; };
@@ -312,7 +346,10 @@ planner::Simulation SimulationOf(const planner::Plan& plan, const RecordedStep& 
       before_ns = mark.end_ns;
       const ir::Instruction& run = InstructionOf(*programs.at(record.rank), mark.instruction);
       if (run.op != ir::Opcode::kRun || mark.node != ir::StepMark::kWhole) continue;
-      shown.spans.push_back({record.rank, mark.instruction, at(run_ns), at(mark.end_ns)});
+      for (const auto& [from_ns, to_ns] :
+           waits.Between(record.rank, mark.instruction, run_ns, mark.end_ns)) {
+        shown.spans.push_back({record.rank, mark.instruction, at(from_ns), at(to_ns)});
+      }
     }
   }
   std::stable_sort(shown.spans.begin(), shown.spans.end(),

@@ -1,5 +1,6 @@
 #include "security/metrics_port.h"
 
+#include <charconv>
 #include <utility>
 
 #include "base/check.h"
@@ -35,7 +36,7 @@ Result<std::unique_ptr<MetricsPort>> MetricsPort::Start(const MetricsPortOptions
   // Before the front, by which others come.
   if (!options.scrape_token.empty() || (tls && !IsLoopback(options.http.host))) {
     port->server_->SetGuard([token = options.scrape_token](const HttpRequest& request) {
-      return CheckScraper(token, request.Header("authorization"));
+      return CheckScraper(token.Now(), request.Header("authorization"));
     });
   }
   if (!tls) return port;
@@ -45,6 +46,16 @@ Result<std::unique_ptr<MetricsPort>> MetricsPort::Start(const MetricsPortOptions
                                                      .certificate = options.certificate}));
   MW_CHECK(port->port() > 0) << "a front without a port";
   return port;
+}
+
+std::string MetricsPort::CallerOf(const HttpRequest& request) const {
+  if (!https_) return request.from;
+  int inner_port = 0;
+  const std::string& from = request.from;
+  const size_t colon = from.rfind(':');
+  if (colon == std::string::npos) return "";
+  (void)std::from_chars(from.data() + colon + 1, from.data() + from.size(), inner_port);
+  return https_->CallerAt(inner_port);
 }
 
 ServerCertificate OwnCertificate(const std::string& bind, const std::string& tls_dir) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/live_token.h"
 #include "base/metrics_server.h"
 #include "base/result.h"
 #include "security/tls_front.h"
@@ -21,7 +22,7 @@ namespace meshwright::security {
 struct MetricsPortOptions {
   HttpServerOptions http;         // address and port are those that others see
   ServerCertificate certificate;  // empty: in the clear
-  std::string scrape_token;       // empty: none
+  LiveToken scrape_token;         // empty: none
 };
 
 class MetricsPort {
@@ -31,6 +32,8 @@ class MetricsPort {
                                                     MetricsRegistry& registry);
 
   MetricsServer& server() { return *server_; }
+  // Who sent a request to the server: also where it came by the front.
+  std::string CallerOf(const HttpRequest& request) const;
   int port() const { return https_ ? https_->port() : server_->port(); }
 
  private:

@@ -26,6 +26,7 @@
 #include "base/os_error.h"
 #include "base/secret_file.h"
 #include "base/unique_fd.h"
+#include "security/callers.h"
 #include "security/openssl_parts.h"
 #include "security/tls_relay.h"
 
@@ -83,17 +84,21 @@ Result<Part<SSL_CTX>> ServerContext(const CertificatePem& pem, const ServerCerti
       fmt::format("{} is not the key of the certificate in {}", files.key_path, files.cert_path)));
 }
 
-// Without the port.
-std::string AddressText(const sockaddr_storage& address) {
+Stranger StrangerAt(const sockaddr_storage& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes = nullptr;
+  in_port_t port = 0;
   if (address.ss_family == AF_INET) {
-    bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    bytes = &v4.sin_addr;
+    port = v4.sin_port;
   } else {
-    bytes = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    bytes = &v6.sin6_addr;
+    port = v6.sin6_port;
   }
-  return ::inet_ntop(address.ss_family, bytes, text.data(), text.size()) == nullptr ? ""
-                                                                                    : text.data();
+  const bool known = ::inet_ntop(address.ss_family, bytes, text.data(), text.size()) != nullptr;
+  return {known ? text.data() : "", ntohs(port)};
 }
 
 }  // namespace
@@ -107,6 +112,7 @@ struct TlsFront::State {
   UniqueFd wake;
   int port = 0;
   std::atomic<bool> ends{false};
+  Callers callers;
 
   // Of the thread.
   CertificatePem pem;
@@ -149,7 +155,8 @@ struct TlsFront::State {
         if (errno == EMFILE || errno == ENFILE) accepts_from_ms = now_ms + kNoDescriptorsMs;
         return;
       }
-      const std::string address = AddressText(from);
+      const Stranger stranger = StrangerAt(from);
+      const std::string& address = stranger.address;
       int64_t& of_this = of_address[address];
       const bool room = static_cast<int64_t>(relays.size()) < options.connections &&
                         of_this < options.connections_of_address;
@@ -160,7 +167,7 @@ struct TlsFront::State {
         continue;
       }
       ++of_this;
-      relays.emplace_back(std::move(outer), address, std::move(ssl), options, now_ms);
+      relays.emplace_back(std::move(outer), stranger, std::move(ssl), options, callers, now_ms);
     }
   }
 
@@ -237,5 +244,7 @@ TlsFront::~TlsFront() {
 }
 
 int TlsFront::port() const { return state_->port; }
+
+std::string TlsFront::CallerAt(int inner_port) const { return state_->callers.At(inner_port); }
 
 }  // namespace meshwright::security

@@ -58,6 +58,9 @@ class TlsFront {
   TlsFront& operator=(const TlsFront&) = delete;
 
   int port() const;
+  // Who is behind a connection to the server behind, by the port that it comes from, as gRPC writes
+  // it: "ipv4:10.0.0.2:40312". "": it is none of this front. From any thread.
+  std::string CallerAt(int inner_port) const;
 
  private:
   struct State;

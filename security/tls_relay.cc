@@ -28,12 +28,13 @@ bool WouldWait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EI
 
 }  // namespace
 
-TlsRelay::TlsRelay(UniqueFd outer, std::string address, Part<SSL> ssl,
-                   const TlsFrontOptions& options, int64_t now_ms)
+TlsRelay::TlsRelay(UniqueFd outer, Stranger stranger, Part<SSL> ssl, const TlsFrontOptions& options,
+                   Callers& callers, int64_t now_ms)
     : outer_(std::move(outer)),
-      address_(std::move(address)),
+      stranger_(std::move(stranger)),
       ssl_(std::move(ssl)),
       options_(options),
+      callers_(callers),
       deadline_ms_(now_ms + options.handshake_ms) {
   MW_CHECK(outer_.valid() && ssl_ != nullptr);
 }
@@ -108,6 +109,7 @@ void TlsRelay::Relay(int64_t now_ms) {
 
 void TlsRelay::PartFrom(int64_t now_ms) {
   ::shutdown(outer_.get(), SHUT_WR);
+  place_.Drop();
   inner_.Reset();
   phase_ = Phase::kParting;
   deadline_ms_ = now_ms + kPartingMs;
@@ -148,8 +150,9 @@ void TlsRelay::DialInner(int64_t now_ms) {
   MW_CHECK(behind.has_value()) << "port " << options_.behind;
   if (!inner_.valid() ||
       (::connect(inner_.get(), behind->get(), behind->bytes) != 0 && errno != EINPROGRESS)) {
-    Drop();
+    return Drop();
   }
+  place_ = callers_.Put(PortOf(inner_).value_or(0), stranger_);
 }
 
 bool TlsRelay::WriteInner() {
@@ -173,6 +176,7 @@ bool TlsRelay::ReadInner(int64_t now_ms) {
   if (got < 0 && WouldWait()) return false;
   if (got <= 0) {
     inner_ended_ = true;
+    place_.Drop();
     inner_.Reset();
     return true;
   }

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "security/callers.h"
 #include "security/openssl_parts.h"
 #include "security/tls_front.h"
 
@@ -24,9 +25,8 @@ namespace meshwright::security {
 
 class TlsRelay {
  public:
-  // `address`: of the stranger, without the port.
-  TlsRelay(UniqueFd outer, std::string address, Part<SSL> ssl, const TlsFrontOptions& options,
-           int64_t now_ms);
+  TlsRelay(UniqueFd outer, Stranger stranger, Part<SSL> ssl, const TlsFrontOptions& options,
+           Callers& callers, int64_t now_ms);
 
   // What both sockets wait for; the second has no descriptor before the server behind is needed.
   std::array<pollfd, 2> Wanted() const;
@@ -37,9 +37,8 @@ class TlsRelay {
 
   // The stranger is gone for good.
   void Drop() { phase_ = Phase::kOver; }
-
   bool over() const { return phase_ == Phase::kOver; }
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return stranger_.address; }
 
  private:
   enum class Phase : uint8_t { kHello, kHandshake, kRelay, kParting, kOver };
@@ -60,9 +59,11 @@ class TlsRelay {
 
   UniqueFd outer_;
   UniqueFd inner_;
-  const std::string address_;
+  Callers::Place place_;  // of the inner one
+  const Stranger stranger_;
   Part<SSL> ssl_;
   const TlsFrontOptions& options_;
+  Callers& callers_;
   Phase phase_ = Phase::kHello;
   std::string to_inner_;
   std::string to_outer_;

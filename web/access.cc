@@ -42,6 +42,16 @@ std::string_view HostOfOrigin(std::string_view origin) {
   return scheme == std::string_view::npos ? std::string_view() : origin.substr(scheme + 3);
 }
 
+constexpr const char* kWrongToken =
+    "wrong token: it is neither a viewer's nor an operator's of this controller";
+constexpr const char* kOtherPage = "this came from another page";
+
+// Programs say no Origin, browsers always do. "null" is no page of anybody.
+bool IsOfThisPage(const HttpRequest& request) {
+  const std::string origin = request.Header("origin");
+  return origin.empty() || HostOfOrigin(origin) == request.Header("host");
+}
+
 }  // namespace
 
 const char* RoleName(Role role) {
@@ -57,18 +67,16 @@ const char* RoleName(Role role) {
 }
 
 Role Access::RoleOfToken(const std::string& token) const {
-  const auto is = [&token](const std::string& wanted) {
-    return !wanted.empty() && ConstantTimeEqual(token, wanted);
-  };
-  if (is(options_.operator_token)) return Role::kOperator;
-  return is(options_.viewer_token) ? Role::kViewer : Role::kNobody;
+  for (const Role role : {Role::kViewer, Role::kOperator}) {
+    const std::string wanted = TokenOf(role).Now();
+    if (!wanted.empty() && ConstantTimeEqual(token, wanted)) return role;
+  }
+  return Role::kNobody;
 }
 
 std::string Access::CookieOf(Role role, int64_t until_ms) const {
-  const std::string& token =
-      role == Role::kOperator ? options_.operator_token : options_.viewer_token;
   const std::string text = fmt::format("{}.{}", RoleName(role), until_ms);
-  return text + "." + Signature(token, text);
+  return text + "." + Signature(TokenOf(role).Now(), text);
 }
 
 Role Access::RoleOfCookie(const std::string& cookie) const {
@@ -78,9 +86,7 @@ Role Access::RoleOfCookie(const std::string& cookie) const {
   (void)std::from_chars(parts[1].data(), parts[1].data() + parts[1].size(), until_ms);
   if (until_ms <= clock_.UnixMs()) return Role::kNobody;
   for (const Role role : {Role::kViewer, Role::kOperator}) {
-    const std::string& token =
-        role == Role::kOperator ? options_.operator_token : options_.viewer_token;
-    if (token.empty() || parts[0] != RoleName(role)) continue;
+    if (TokenOf(role).empty() || parts[0] != RoleName(role)) continue;
     if (ConstantTimeEqual(cookie, CookieOf(role, until_ms))) return role;
   }
   return Role::kNobody;
@@ -106,14 +112,16 @@ Status Access::CheckHost(const HttpRequest& request) const {
 Status Access::CheckLook(const HttpRequest& request) const {
   if (!wants_tokens()) return CheckHost(request);
   if (RoleOf(request) != Role::kNobody) return OkStatus();
+  if (!request.Header("authorization").empty()) {
+    return Unauthenticated(kWrongToken);
+  }
   return Unauthenticated("this page wants a token: log in at /, or send 'Authorization: Bearer'");
 }
 
 Status Access::CheckAct(const HttpRequest& request) const {
   if (const Status status = CheckLook(request); !status.ok()) return status;
-  const std::string origin = request.Header("origin");
   const bool by_cookie = wants_tokens() && request.Header("authorization").empty();
-  if (origin.empty() ? by_cookie : HostOfOrigin(origin) != request.Header("host")) {
+  if (!IsOfThisPage(request) || (by_cookie && request.Header("origin").empty())) {
     return PermissionDenied("this came from another page, or says no Origin");
   }
   if (RoleOf(request) == Role::kOperator) return OkStatus();
@@ -131,31 +139,35 @@ HttpReply Access::BackToPage(const std::string& cookie, int64_t age_s) const {
   return reply;
 }
 
-HttpReply Access::Login(const HttpRequest& request) {
-  const std::string origin = request.Header("origin");
-  if (!origin.empty() && HostOfOrigin(origin) != request.Header("host")) {
-    return ReplyOf(PermissionDenied("this came from another page"));
-  }
+Access::LoginAnswer Access::Login(const HttpRequest& request) {
+  const auto refused = [](Status status) {
+    return LoginAnswer{ReplyOf(status), Role::kNobody, std::move(status)};
+  };
+  if (!IsOfThisPage(request)) return refused(PermissionDenied(kOtherPage));
   {
     const MutexLock lock(mutex_);
     const int64_t minute = clock_.NowMs() / 60'000;
     if (minute != std::exchange(minute_, minute)) tries_ = 0;
     if (tries_ >= kMostTries) {
-      return ReplyOf(ResourceExhausted("too many wrong tokens; try again in a minute"));
+      return refused(ResourceExhausted("too many wrong tokens; try again in a minute"));
     }
   }
   const Role role = RoleOfToken(FormValue(request.body, "token"));
-  if (role == Role::kNobody) {
-    const MutexLock lock(mutex_);
-    ++tries_;
-    HttpReply reply;
-    reply.code = 303;
-    reply.headers = {{"Location", "/?wrong=1"}};
-    return reply;
+  if (role != Role::kNobody) {
+    return {BackToPage(CookieOf(role, clock_.UnixMs() + kCookieMs), kCookieMs / 1000), role,
+            OkStatus()};
   }
-  return BackToPage(CookieOf(role, clock_.UnixMs() + kCookieMs), kCookieMs / 1000);
+  const MutexLock lock(mutex_);
+  ++tries_;
+  HttpReply reply;
+  reply.code = 303;
+  reply.headers = {{"Location", "/?wrong=1"}};
+  return {std::move(reply), role, Unauthenticated(kWrongToken)};
 }
 
-HttpReply Access::Logout() const { return BackToPage("", 0); }
+HttpReply Access::Logout(const HttpRequest& request) const {
+  if (!IsOfThisPage(request)) return ReplyOf(PermissionDenied(kOtherPage));
+  return BackToPage("", 0);
+}
 
 }  // namespace meshwright::web

@@ -5,10 +5,11 @@
 //   "Authorization: Bearer",
 //                    or once in the form of the page, which leaves a cookie
 // The cookie is no token: it says the role and until when, signed with the role's token, so that a
-// new token ends it. It is HttpOnly and SameSite=Strict. What acts has to come from this page: a
-// request whose Origin is another one is refused, and so is one with a cookie and no Origin.
-// Without tokens the Host has to be this machine, so that no page of a stranger reaches it by a
-// name of its own (DNS rebinding).
+// new token, which may come while this runs (base/live_token.h), ends it. Should both tokens become
+// the same one, it is a viewer's. It is HttpOnly and SameSite=Strict. What acts has to come from
+// this page: a request whose Origin is another one is refused, and so is one with a cookie and no
+// Origin. Without tokens the Host has to be this machine, so that no page of a stranger reaches it
+// by a name of its own (DNS rebinding).
 //
 // Thread rule: thread-safe.
 #pragma once
@@ -18,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/http_server.h"
+#include "base/live_token.h"
 #include "base/mutex.h"
 #include "base/status.h"
 
@@ -27,9 +29,9 @@ enum class Role : uint8_t { kNobody, kViewer, kOperator };
 const char* RoleName(Role role);  // "viewer"
 
 struct AccessOptions {
-  std::string viewer_token;
-  std::string operator_token;  // both empty: no tokens are wanted
-  bool secure = false;         // browsers come by TLS: so does the cookie, or not at all
+  LiveToken viewer_token;
+  LiveToken operator_token;  // both empty: no tokens are wanted
+  bool secure = false;       // browsers come by TLS: so does the cookie, or not at all
 };
 
 class Access {
@@ -48,11 +50,19 @@ class Access {
   Status CheckLook(const HttpRequest& request) const;
   Status CheckAct(const HttpRequest& request) const;
 
+  struct LoginAnswer {
+    HttpReply reply;
+    Role role = Role::kNobody;
+    Status status;  // of the one who asked, for the audit log
+  };
   // Answers the form: back to the page, with the cookie of the role that the token has.
-  HttpReply Login(const HttpRequest& request);
-  HttpReply Logout() const;
+  LoginAnswer Login(const HttpRequest& request);
+  HttpReply Logout(const HttpRequest& request) const;
 
  private:
+  const LiveToken& TokenOf(Role role) const {
+    return role == Role::kOperator ? options_.operator_token : options_.viewer_token;
+  }
   // Without tokens, only under a name of this machine.
   Status CheckHost(const HttpRequest& request) const;
   Role RoleOfToken(const std::string& token) const;

@@ -23,7 +23,7 @@ Status CheckTokens(const PageOptions& options, bool loopback, bool tls) {
         "--page-behind-tls lets others in and there is no token; pass --page-token-file and, for "
         "who may stop jobs, --operator-token-file");
   }
-  if (tokens && options.viewer_token == options.operator_token) {
+  if (tokens && options.viewer_token.Now() == options.operator_token.Now()) {
     return InvalidArgument(
         "--page-token-file and --operator-token-file have the same token; who may look could "
         "stop jobs");

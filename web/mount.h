@@ -11,6 +11,7 @@
 
 #include <string>
 
+#include "base/live_token.h"
 #include "controller/server.h"
 #include "web/api.h"
 
@@ -18,8 +19,8 @@ namespace meshwright::web {
 
 struct PageOptions {
   bool wanted = true;
-  std::string viewer_token;
-  std::string operator_token;
+  LiveToken viewer_token;
+  LiveToken operator_token;
   bool behind_tls = false;  // a proxy in front of it does TLS
   Settings settings;        // that the page shows, without secrets
 };

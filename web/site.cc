@@ -18,6 +18,8 @@
 namespace meshwright::web {
 namespace {
 
+constexpr size_t kMostPathBytes = 100;  // that the audit log has
+
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -25,6 +27,7 @@ constexpr const char* kPolicy =
 const char* TypeOf(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".svg")) return "image/svg+xml";
   if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
   return "application/json";
 }
@@ -72,7 +75,9 @@ class PageSite final : public controller::Site {
         std::any_of(reply.headers.begin(), reply.headers.end(),
                     [](const auto& header) { return header.first == "Content-Security-Policy"; });
     if (!has_policy) reply.headers.emplace_back("Content-Security-Policy", kPolicy);
-    reply.headers.emplace_back("Referrer-Policy", "no-referrer");
+    // Of a form that says no referrer browsers say that it comes from "null", which is nobody's
+    // page: then the page's own form could not log in.
+    reply.headers.emplace_back("Referrer-Policy", "same-origin");
     reply.headers.emplace_back("X-Frame-Options", "DENY");
     return reply;
   }
@@ -81,8 +86,8 @@ class PageSite final : public controller::Site {
   HttpReply Route(const HttpRequest& request) {
     const auto api = ApiPath(request.path);
     if (request.method == "POST") {
-      if (request.path == "/login") return access_.Login(request);
-      if (request.path == "/logout") return access_.Logout();
+      if (request.path == "/login") return Login(request);
+      if (request.path == "/logout") return access_.Logout(request);
       return api ? Act(*api, request) : ErrorReply(NoSuchPage(request.path));
     }
     if (request.method != "GET" && request.method != "HEAD") {
@@ -92,25 +97,59 @@ class PageSite final : public controller::Site {
       return reply;
     }
     if (!api) return File(request);
-    if (const Status status = access_.CheckLook(request); !status.ok()) return ErrorReply(status);
+    if (const Status status = access_.CheckLook(request); !status.ok()) {
+      WriteDown(request, "page/look", request.path.substr(0, kMostPathBytes), status, true);
+      return ErrorReply(status);
+    }
     if (*api == std::vector<std::string>{"stream"}) return Stream(request);
     return api_.Read(*api, request, access_.RoleOf(request));
   }
 
   HttpReply Act(const std::vector<std::string>& path, const HttpRequest& request) {
-    if (const Status status = access_.CheckAct(request); !status.ok()) return ErrorReply(status);
     const auto order = path.size() == 3 && path[0] == "jobs" ? OrderOf(path[2]) : std::nullopt;
-    if (!order) return ErrorReply(NoSuchPage(request.path));
-    const int64_t job = NumberIn(path[1], 0, INT64_MAX, 0);
-    const Status status = cluster_->Order(job, *order);
-    LogInfo(fmt::format("page: {} job {} by {}: {}", path[2], job,
-                        RoleName(access_.RoleOf(request)), status.ToString()));
-    if (options_.audit != nullptr) {
-      options_.audit->Write({"", std::string(RoleName(access_.RoleOf(request))), "page",
-                             "page/" + path[2], fmt::format("job {}", job), status});
+    const int64_t asked_job = order ? NumberIn(path[1], 0, INT64_MAX, 0) : 0;
+    if (const Status status = access_.CheckAct(request); !status.ok()) {
+      WriteDown(request, order ? "page/" + path[2] : "page/act", JobText(asked_job), status, true);
+      return ErrorReply(status);
     }
+    if (!order) return ErrorReply(NoSuchPage(request.path));
+    const Status status = cluster_->Order(asked_job, *order);
+    LogInfo(fmt::format("page: {} job {} by {} at {}: {}", path[2], asked_job,
+                        RoleName(access_.RoleOf(request)), request.from, status.ToString()));
+    WriteDown(request, "page/" + path[2], JobText(asked_job), status, false);
     return status.ok() ? JsonReply("{\"ok\":true}") : ErrorReply(status);
   }
+
+  HttpReply Login(const HttpRequest& request) {
+    const Access::LoginAnswer answer = access_.Login(request);
+    if (options_.audit != nullptr) {
+      const controller::AuditEntry entry = {
+          WhoIs(answer.role), RoleText(answer.role), request.from, "page/login", "", answer.status};
+      Put(entry, !answer.status.ok());
+    }
+    return answer.reply;
+  }
+
+  // Of who is not known nothing is written down that they chose.
+  void WriteDown(const HttpRequest& request, const std::string& what, const std::string& on,
+                 const Status& answer, bool refused) {
+    if (options_.audit == nullptr) return;
+    const Role role = access_.wants_tokens() ? access_.RoleOf(request) : Role::kNobody;
+    const bool known = role != Role::kNobody || !access_.wants_tokens();
+    const controller::AuditEntry entry = {WhoIs(role), RoleText(role),  request.from,
+                                          what,        known ? on : "", answer};
+    Put(entry, refused);
+  }
+  void Put(const controller::AuditEntry& entry, bool refused) {
+    if (refused) return options_.audit->WriteRefused(entry);
+    options_.audit->Write(entry);
+  }
+  // As gRPC has it: nobody has a role where everyone may do everything.
+  static std::string RoleText(Role role) { return role == Role::kNobody ? "" : RoleName(role); }
+  static std::string WhoIs(Role role) {
+    return role == Role::kNobody ? "" : fmt::format("the {}'s token", RoleName(role));
+  }
+  static std::string JobText(int64_t job) { return job == 0 ? "" : fmt::format("job {}", job); }
 
   // The page itself, and what it is made of. They say nothing of the cluster: whoever is to log in
   // gets them, too.
@@ -119,6 +158,7 @@ class PageSite final : public controller::Site {
       if (const Status status = access_.CheckLook(request); !status.ok()) return ReplyOf(status);
     }
     std::string name = request.path.substr(1);
+    if (name == "favicon.ico") name = "icon.svg";  // what browsers ask for beside plain text
     if (name.empty()) {
       name = access_.RoleOf(request) == Role::kNobody ? "login.html" : "index.html";
     }
@@ -157,15 +197,16 @@ class PageSite final : public controller::Site {
     // The viewer leaves when the last copy of this goes, also where no stream is ever begun.
     const std::shared_ptr<Viewer> guard(viewer.get(),
                                         [this, viewer](Viewer*) { feed_.Leave(viewer); });
-    reply.stream = [this, guard](HttpStream& stream) { Tell(*guard, stream); };
+    reply.stream = [this, guard, request](HttpStream& stream) { Tell(*guard, request, stream); };
     return reply;
   }
 
-  void Tell(Viewer& viewer, HttpStream& stream) const {
+  // As long as who asked may look: a token may go, and a cookie ends.
+  void Tell(Viewer& viewer, const HttpRequest& request, HttpStream& stream) const {
     if (!stream.Write("retry: 2000\n" + FormatEvent("hello", "{}"))) return;
     while (true) {
       const auto text = viewer.Take(Deadline::After(options_.keepalive_ms));
-      if (!text) return;
+      if (!text || !access_.CheckLook(request).ok()) return;
       if (!stream.Write(text->empty() ? ":\n\n" : *text)) return;
     }
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/live_token.h"
 #include "base/result.h"
 #include "device/scratch.h"
 #include "ir/data_spec.h"
@@ -38,7 +39,7 @@ struct AgentOptions {
   std::vector<ir::DataRoot> checkpoint_roots = {};  // below which checkpoints are kept
   std::string token;
   std::string tls_dir;             // of the worker's identity; empty: in the clear
-  std::string scrape_token;        // that metrics want; empty: none, by TLS off loopback nobody
+  LiveToken scrape_token;          // that metrics want; empty: none, by TLS off loopback nobody
   std::string host_id;             // empty: LocalHostId()
   std::string transport = "auto";  // auto | shm | tcp
   int64_t memory_bytes = 0;        // per device; 0: share of the machine

@@ -7,7 +7,25 @@
 
 #include <string>
 
+#include "proto/meshwright.pb.h"
+
 namespace meshwright::controller {
+
+// As `meshwright worker` has it.
+inline const char* OrderWord(v1::WorkerOrder order) {
+  switch (order) {
+    case v1::WORKER_ORDER_CORDON:
+      return "cordon";
+    case v1::WORKER_ORDER_UNCORDON:
+      return "uncordon";
+    case v1::WORKER_ORDER_DRAIN:
+      return "drain";
+    case v1::WORKER_ORDER_EVICT:
+      return "evict";
+    default:
+      return "an order that is none";
+  }
+}
 
 // What a request names, as far as it does.
 template <typename Request>
@@ -23,7 +41,7 @@ std::string AuditDetail(const Request& request) {
                          request.name();
                          request.order();
                        }) {
-    return fmt::format("worker {}: order {}", request.name(), static_cast<int>(request.order()));
+    return fmt::format("worker {}: {}", request.name(), OrderWord(request.order()));
   } else if constexpr (requires { request.worker(); }) {
     return "worker " + request.worker();
   } else if constexpr (requires { request.name(); }) {

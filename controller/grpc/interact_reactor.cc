@@ -21,10 +21,41 @@ constexpr const char* kInteractPath = "/meshwright.v1.JobService/Interact";
 using Base = grpc::ServerBidiReactor<v1::Frame, v1::Frame>;
 using Writer = StreamWriter<v1::Frame, v1::Frame>;
 
+// Of somebody who is known, what opens the session is read before the refusal, so that the audit
+// log says upon which job.
 class RefusedInteraction final : public Base {
  public:
-  explicit RefusedInteraction(const grpc::Status& status) { Finish(status); }
+  RefusedInteraction(const CallParts& parts, Admission admission)
+      : access_(parts.access), admission_(std::move(admission)) {
+    if (admission_.known) {
+      StartRead(&first_);
+    } else {
+      Finish(proto::ToGrpc(admission_.refusal));
+    }
+  }
+  void OnReadDone(bool ok) override {
+    access_->Refused(kInteractPath, admission_, ok ? JobOf(first_) : "");
+    Finish(proto::ToGrpc(admission_.refusal));
+  }
   void OnDone() override { delete this; }
+
+ private:
+  // "" of what names none, or is the first piece of something long.
+  static std::string JobOf(const v1::Frame& frame) {
+    proto::FrameJoiner joiner;
+    v1::ClientUp wire;
+    const auto bytes = joiner.Add(frame);
+    if (!bytes.has_value() || !bytes->has_value() || !wire.ParseFromString(**bytes)) return "";
+    const auto message = proto::Decode(wire);
+    if (!message.has_value()) return "";
+    const auto* const open = std::get_if<proto::SessionOpen>(&*message);
+    if (open == nullptr) return "";
+    return open->job ? "new job " + open->job->name : fmt::format("job {}", open->job_id);
+  }
+
+  const Access* const access_;
+  const Admission admission_;
+  v1::Frame first_;
 };
 
 // The loop's end of the stream, which may outlive it. What Close closes is the session, not only
@@ -151,9 +182,9 @@ class InteractReactor final : public Base {
 }  // namespace
 
 Base* MakeInteractReactor(grpc::CallbackServerContext& context, const CallParts& parts) {
-  auto caller = CheckCall(context, *parts.access, kInteractPath);
-  if (!caller.has_value()) return new RefusedInteraction(proto::ToGrpc(caller.error()));
-  return new InteractReactor(context, parts, *std::move(caller));
+  Admission admission = AdmitCall(context, *parts.access, kInteractPath);
+  if (!admission.refusal.ok()) return new RefusedInteraction(parts, std::move(admission));
+  return new InteractReactor(context, parts, std::move(admission.caller));
 }
 
 }  // namespace meshwright::controller

@@ -61,7 +61,7 @@ Seeds SeedsOfHttp() {
   login.headers["host"] = "localhost";
   login.body = "token=viewer-token";
   std::string cookie;
-  for (const auto& [name, value] : access.Login(login).headers) {
+  for (const auto& [name, value] : access.Login(login).reply.headers) {
     if (name == "Set-Cookie") cookie = value.substr(0, value.find(';'));
   }
   return {cookie + "\njob=1&from=2\ntoken=wrong", "Bearer operator-token\na=%20%2f\ntoken=a+b",

@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 
 class Page : public PageFixture {
  protected:
-  void Look() {
-    Begin();
+  void Look(std::vector<std::string> controller_args = {}) {
+    Begin(std::move(controller_args));
     auto browser = Browser::Start();
     ASSERT_TRUE(browser.has_value()) << browser.error();
     browser_ = *std::move(browser);
@@ -131,6 +131,124 @@ TEST_F(Page, ButtonsHaveTheirEffect) {
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
+// A controller that wants tokens, and its form.
+class LoggedInPage : public Page {
+ protected:
+  void LookWithTokens() {
+    ASSERT_TRUE(WriteFileAtomic(dir_.File("look"), "look\n", 0600).ok());
+    ASSERT_TRUE(WriteFileAtomic(dir_.File("act"), "act\n", 0600).ok());
+    Look({"--page-token-file", dir_.File("look"), "--operator-token-file", dir_.File("act")});
+  }
+  // Types the token and presses the button.
+  void Login(const std::string& token) {
+    ASSERT_TRUE(browser_->Open(Url()).ok());
+    Expect("document.getElementById('token')");
+    const auto typed =
+        browser_->Value(fmt::format("document.getElementById('token').value = '{}'", token));
+    ASSERT_TRUE(typed.has_value()) << typed.error();
+    ClickButton("Log in");
+  }
+  bool Ran(int64_t job) {
+    return cluster_->client().Get(job).value().state == client::JobState::kRunning;
+  }
+
+  TempDir dir_ = TempDir::Make().value();
+};
+
+TEST_F(LoggedInPage, AViewerLooksAndAnOperatorStops) {
+  MW_NEEDS("chromium");
+  LookWithTokens();
+  const int64_t id = Submit("guarded", kLong);
+  ASSERT_TRUE(cluster_->RunUntil(id, 5).ok());
+  Login("guess");
+  ExpectText("Wrong token");
+  const std::string stop =
+      "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Stop')";
+  Login("look");
+  Expect("document.querySelector('main').dataset.ready === 'true'");
+  // Nothing that runs here can read the cookie.
+  Expect("document.cookie === ''");
+  Open(fmt::format("/#/jobs/{}", id));
+  ExpectText("guarded");
+  Expect("document.querySelector('.actions').hidden && " + stop);
+  EXPECT_TRUE(Ran(id));
+  Open("/#/config");
+  ClickButton("Log out");
+  Expect("document.getElementById('token')");
+  Login("act");
+  Expect("document.querySelector('main').dataset.ready === 'true'");
+  Open(fmt::format("/#/jobs/{}", id));
+  Expect("!document.querySelector('.actions').hidden");
+  ClickButton("Stop");
+  Click("#ask-yes");
+  Expect("document.querySelector('.head .pill').dataset.state === 'CANCELLED'");
+  EXPECT_FALSE(Ran(id));
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
+// The form on a page of somebody else: its Origin is "null", and another page's.
+TEST_F(LoggedInPage, AStrangersFormDoesNotLogIn) {
+  MW_NEEDS("chromium");
+  LookWithTokens();
+  const std::string form = fmt::format(
+      "data:text/html,<form method=post action={}login><input name=token "
+      "value=act><button>Log in</button></form>",
+      Url());
+  ASSERT_TRUE(browser_->Open(form).ok());
+  Expect("document.querySelector('form')");
+  ClickButton("Log in");
+  ExpectText("this came from another page");
+  ASSERT_TRUE(browser_->Open(Url()).ok());
+  Expect("document.getElementById('token')");
+}
+
+// What stands for several steps says so, and what is measured says of which steps it is.
+TEST_F(Page, NumbersSayOfWhichStepsTheyAre) {
+  MW_NEEDS("chromium");
+  Look();
+  const int64_t id = Submit("many-steps", 700);
+  ASSERT_TRUE(cluster_->Follow(id).has_value());
+  Open(fmt::format("/#/jobs/{}", id));
+  ExpectText("mean of steps 699 to 700: loss");
+  Expect("![...document.querySelectorAll('.at')].some((at) => at.textContent.startsWith('step'))");
+  // Labels of axes stay within their picture.
+  Expect(
+      "[...document.querySelectorAll('.chart')].every((chart) => "
+      "[...chart.querySelectorAll('text.x')].every((text) => { const box = text.getBBox(); "
+      "return box.x >= 0 && box.x + box.width <= chart.clientWidth; }))");
+  ExpectText("in the last 24 hours");
+  Open(fmt::format("/#/jobs/{}/plan", id));
+  ExpectText("The picture is of step");
+  Expect("/Measured, (mean of steps|step) [0-9]/.test(document.body.innerText)");
+  ExpectText("× the forecast; mean of steps 6");
+  ExpectText("waiting for slower members");
+  Expect("!document.body.innerText.includes('stragglers')");
+  Keep("plan-dark", {.dark = true});
+  Expect("getComputedStyle(document.querySelector('.picture img')).filter.startsWith('invert')");
+  Keep("plan-phone", {.width = 390, .height = 844, .phone = true});
+  Expect(
+      "[...document.querySelectorAll('.picture img')].every((img) => img.getBoundingClientRect()"
+      ".right <= innerWidth && img.naturalWidth > 100)");
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
+// Until its numbers are here, nothing is said of them.
+TEST_F(Page, ACurveThatIsOnItsWayIsNotNothing) {
+  MW_NEEDS("chromium");
+  Look();
+  const int64_t id = Submit("short", 5);
+  ASSERT_TRUE(cluster_->Follow(id).has_value());
+  Open("/");
+  // The page's answers are held back.
+  ASSERT_TRUE(browser_
+                  ->Value("window.held = window.fetch; window.fetch = (url, ...rest) => "
+                          "String(url).includes('/steps') ? new Promise(() => {}) : "
+                          "window.held(url, ...rest); location.hash = '#/jobs/1'")
+                  .has_value());
+  Expect("document.querySelectorAll('.chart .nothing').length > 0");
+  Expect("document.querySelector('.chart .nothing').textContent === 'loading'");
+}
+
 // What tools asked stands aside once it has ended, until somebody wants to see it.
 TEST_F(Page, EndedSessionsOfToolsAreShownWhenAskedFor) {
   MW_NEEDS("chromium");
@@ -171,6 +289,11 @@ TEST_F(Page, HasEveryViewAndIsWalkedByKeyboard) {
   ExpectText("Folder on the controller");
   Open("/#/workers/w0");
   ExpectText("Devices and what runs on them");
+  // People know a host by its name; what tells it from others is a detail.
+  Expect(
+      "[...document.querySelectorAll('tr')].some((row) => "
+      "/^Host\\s+127.0.0.1$/.test(row.innerText))");
+  ExpectText("Identity of the host");
   Keep("worker", {});
   Open("/#/events");
   ExpectText("submitted");
@@ -187,7 +310,7 @@ TEST_F(Page, HasEveryViewAndIsWalkedByKeyboard) {
   ASSERT_TRUE(
       browser_->Value("document.querySelector('.tiles a[tabindex=\"0\"]').focus()").has_value());
   ASSERT_TRUE(browser_->Press("ArrowRight").ok());
-  Expect("document.activeElement.getAttribute('aria-label').startsWith('w1 on')");
+  Expect("document.activeElement.getAttribute('aria-label').startsWith('w1: ready')");
   // What has a picture has words, and what can be pressed has a name.
   Expect(
       "[...document.querySelectorAll('svg[role=img]')].every((s) => s.getAttribute('aria-label'))");

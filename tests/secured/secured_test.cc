@@ -247,6 +247,11 @@ TEST_F(Secured, JobRunsFromCertificatesToItsWeights) {
   EXPECT_TRUE(IsAudited(operator_name, "JobService/Submit", "ok"));
   EXPECT_THAT(Must({"--tls-dir", home() + "/operator", "--address", address_, "describe", "1"}),
               HasSubstr("owner       " + operator_name + "\n"));
+  // What opens a session is read of somebody who is known, so that the log says of which job.
+  Must({"cert", "issue", "viewer", "bob", "--dir", home(), "--out", dir_.File("bob")});
+  EXPECT_EQ(As(dir_.File("bob"), {"predict", "1", "the mesh"}).exit.code, 2);
+  EXPECT_THAT(LineOf("bob", "JobService/Interact", "permission denied")["on"].dump(),
+              HasSubstr("job 1"));
   ExpectBundleWithoutSecrets();
   EXPECT_TRUE(IsAudited("", "TrustService/Join", "ok"));
   EXPECT_TRUE(IsAudited("w0", "WorkerService/Session", "ok"));
@@ -277,8 +282,8 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   ASSERT_TRUE(refused_cancel.is_object());
   EXPECT_EQ(refused_cancel["on"], "job 1");
   EXPECT_EQ(As(bob, {"worker", "cordon", "w7"}).exit.code, 2);
-  EXPECT_THAT(LineOf("bob", "AdminService/OrderWorker", "permission denied")["on"].dump(),
-              HasSubstr("worker w7"));
+  EXPECT_EQ(LineOf("bob", "AdminService/OrderWorker", "permission denied")["on"],
+            "worker w7: cordon");
   // Nor is a worker that speaks in the clear, which is told why.
   Subprocess& plain = Start("plain", {"--insecure", "worker", "--name", "w9", "--address", address_,
                                       "--device", "cpu", "--profile", "off"});

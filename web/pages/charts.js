@@ -2,6 +2,7 @@
 // pointer, by arrow keys, and as a table.
 import {h, svg, put} from './dom.js';
 
+const kCharWidth = 7;  // of a digit of an axis, at most
 const kMargin = {left: 56, right: 12, top: 8, bottom: 22};
 
 // Round numbers between least and most.
@@ -36,7 +37,8 @@ export class Chart {
   // x, y: {name, format}. fromZero: the axis begins there. calm: a few values far above all others do not
   // set the scale. height: in pixels.
   constructor({title, x, y, height = 180, fromZero = false, calm = false}) {
-    Object.assign(this, {title, x, y, height, fromZero, calm, at: -1, xs: [], lines: [], band: null});
+    Object.assign(this, {title, x, y, height, fromZero, calm, at: -1, xs: [], lines: [], band: null, spans: null});
+    this.nothing = 'loading';  // what it says while there is nothing to draw
     this.output = h('output', {class: 'at', 'aria-live': 'polite'});
     this.graph = svg('svg', {class: 'chart', height, tabindex: 0, role: 'img'});
     this.table = h('table', {class: 'numbers'});
@@ -51,9 +53,10 @@ export class Chart {
   }
 
   // lines: [{name, values, kind: 'line' | 'dots'}], one value for each of xs; null: none.
-  // band: {least, most} around the first line.
-  set(xs, lines, band = null) {
-    Object.assign(this, {xs, lines, band});
+  // band: {least, most} around the first line. spans: how many steps each of xs stands for and ends with; null: one.
+  // nothing: what it says where there is nothing to draw.
+  set(xs, lines, {band = null, spans = null, nothing = 'nothing yet'} = {}) {
+    Object.assign(this, {xs, lines, band, spans, nothing});
     this.draw();
   }
 
@@ -66,7 +69,7 @@ export class Chart {
     this.graph.replaceChildren();
     mark(this.graph, this.summary(low, high));
     if (!Number.isFinite(low) || !Number.isFinite(left)) {
-      this.graph.append(svg('text', {x: width / 2, y: this.height / 2, class: 'nothing'}, 'nothing yet'));
+      this.graph.append(svg('text', {x: width / 2, y: this.height / 2, class: 'nothing'}, this.nothing));
       return;
     }
     if (this.calm) high = Math.min(high, 1.5 * quantile(values, 0.98));
@@ -96,7 +99,11 @@ export class Chart {
     const wanted = Math.max(3, Math.floor(plot.width / 100));
     const found = this.x.ticks ? this.x.ticks(left, right, wanted) : ticks(left, right, wanted);
     for (const tick of found) {
-      grid.append(svg('text', {x: this.px(tick), y: this.height - 4, class: 'x'}, this.x.format(tick)));
+      const text = this.x.format(tick);
+      // The first and the last stay within the picture.
+      const half = (text.length * kCharWidth) / 2;
+      const x = Math.max(half, Math.min(kMargin.left + plot.width + kMargin.right - half, this.px(tick)));
+      grid.append(svg('text', {x, y: this.height - 4, class: 'x'}, text));
     }
     this.graph.append(grid);
   }
@@ -173,11 +180,25 @@ export class Chart {
     const parts = this.lines
       .filter((line) => line.values[i] !== null && Number.isFinite(line.values[i]))
       .map((line) => `${line.name} ${this.y.format(line.values[i], true)}`);
-    return `${this.x.name} ${this.x.format(this.xs[i])}: ${parts.join(', ')}`;
+    return `${this.placeAt(i)}: ${parts.join(', ')}`;
+  }
+
+  // "step 7", or of a point that stands for several "mean of steps 2,990 to 3,000".
+  placeAt(i) {
+    const last = this.x.format(this.xs[i]);
+    return this.isMean(i) ? `mean of ${this.x.name}s ${this.firstAt(i)} to ${last}` : `${this.x.name} ${last}`;
+  }
+
+  isMean(i) {
+    return this.spans !== null && this.spans[i] > 1;
+  }
+
+  firstAt(i) {
+    return this.x.format(this.xs[i] - this.spans[i] + 1);
   }
 
   summary(low, high) {
-    if (this.xs.length === 0) return `${this.title}: nothing yet`;
+    if (this.xs.length === 0) return `${this.title}: ${this.nothing}`;
     return `${this.title}: ${this.textAt(this.xs.length - 1)}; from ${this.y.format(low)} to ${this.y.format(high)}. `
       + 'Arrow keys read it point by point.';
   }
@@ -185,11 +206,12 @@ export class Chart {
   // The newest rows, and only while somebody has the table open.
   tell() {
     if (!this.details.open) return;
-    const head = h('tr', {}, h('th', {scope: 'col'}, this.x.name),
+    const means = this.spans !== null && this.spans.some((span) => span > 1);
+    const head = h('tr', {}, h('th', {scope: 'col'}, means ? `mean of ${this.x.name}s` : this.x.name),
       this.lines.map((line) => h('th', {scope: 'col'}, line.name)));
     const rows = [];
     for (let i = this.xs.length - 1; i >= 0 && rows.length < 30; i -= 1) {
-      rows.push(h('tr', {}, h('td', {}, this.x.format(this.xs[i])), this.lines.map((line) => h('td', {},
+      rows.push(h('tr', {}, h('td', {}, this.isMean(i) ? `${this.firstAt(i)} to ${this.x.format(this.xs[i])}` : this.x.format(this.xs[i])), this.lines.map((line) => h('td', {},
         line.values[i] === null ? '–' : this.y.format(line.values[i], true)))));
     }
     this.table.replaceChildren(h('thead', {}, head), h('tbody', {}, rows));

@@ -4,6 +4,11 @@ import {get, getText, order} from './live.js';
 import {Chart} from './charts.js';
 import {eventItems, shortLayout} from './overview.js';
 
+// As `meshwright why` has them: what it says, and what is in it.
+const kParts = [['compute', 'compute'], ['exposed communication', 'communication'], ['bubble, waiting for stages', 'bubble'],
+  ['waiting for slower members', 'stragglers'], ['input', 'input'], ['copies from and to the host', 'copies'],
+  ['between steps and the rest', 'between', 'rest']];
+
 const kTabs = [['', 'Training'], ['plan', 'Plan'], ['log', 'Events and log'], ['config', 'Configuration']];
 const kMostRows = 1400;
 const kPoints = 600;
@@ -153,18 +158,21 @@ export class Job {
     const band = rows.some((row) => row.steps > 1) ? {least: column('least_loss'), most: column('most_loss')} : null;
     const lines = [{name: 'loss', values: column('loss')}];
     if (rows.some((row) => row.validation_loss !== null)) lines.push({name: 'validation', values: column('validation_loss'), kind: 'dots'});
-    this.charts.loss.set(xs, lines, band);
-    this.charts.speed.set(xs, [{name: 'tokens/s', values: rows.map((row) => row.seconds > 0 ? row.tokens / row.seconds : null)}]);
-    this.charts.time.set(xs, [{name: 'step', values: rows.map((row) => row.seconds > 0 ? row.seconds / row.steps : null)}]);
-    this.charts.norm.set(xs, [{name: 'norm', values: column('grad_norm')}]);
-    this.charts.rate.set(xs, [{name: 'rate', values: column('lr')}]);
+    const job = this.store.jobs.get(this.id) || this.detail;
+    const of = {spans: column('steps'), nothing: job && kEnded.has(job.state) ? 'no steps' : 'nothing yet'};
+    this.charts.loss.set(xs, lines, {...of, band});
+    this.charts.speed.set(xs, [{name: 'tokens/s', values: rows.map((row) => row.seconds > 0 ? row.tokens / row.seconds : null)}], of);
+    this.charts.time.set(xs, [{name: 'step', values: rows.map((row) => row.seconds > 0 ? row.seconds / row.steps : null)}], of);
+    this.charts.norm.set(xs, [{name: 'norm', values: column('grad_norm')}], of);
+    this.charts.rate.set(xs, [{name: 'rate', values: column('lr')}], of);
   }
 
   recent() {
     const rows = this.rows.slice(-kRecent);
     const sum = (name) => rows.reduce((all, row) => all + (row[name] || 0), 0);
     const time = sum('seconds');
-    return {step: time > 0 ? time / sum('steps') : NaN, speed: time > 0 ? sum('tokens') / time : NaN};
+    const of = rows.length > 0 ? stepsText(rows[0].step - rows[0].steps + 2, rows[rows.length - 1].step + 1) : '';
+    return {step: time > 0 ? time / sum('steps') : NaN, speed: time > 0 ? sum('tokens') / time : NaN, of};
   }
 
   showStats(job) {
@@ -178,11 +186,12 @@ export class Job {
     this.stats.time.set(seconds(step), Number.isFinite(planned) ? `planned ${seconds(planned)}` : '');
     const left = (job.steps - job.steps_done) * step;
     const took = job.started_unix_ms ? ((job.ended_unix_ms || Date.now()) - job.started_unix_ms) / 1000 : NaN;
-    this.stats.left.set(job.state === 'RUNNING' ? seconds(left) : '–', Number.isFinite(took) ? `took ${seconds(took)}` : '');
+    const since = kEnded.has(job.state) ? `took ${seconds(took)}` : `began ${seconds(took)} ago`;
+    this.stats.left.set(job.state === 'RUNNING' ? seconds(left) : '–', Number.isFinite(took) ? since : '');
     const kept = job.checkpoint_step !== null && job.checkpoint_step !== undefined;
     this.stats.saved.set(kept ? `step ${job.checkpoint_step.toLocaleString('en')}` : 'none', job.checkpoint_folder || '');
     const detail = this.detail || {};
-    this.stats.recoveries.set(detail.recoveries ?? '–', 'within a day');
+    this.stats.recoveries.set(detail.recoveries ?? '–', 'in the last 24 hours');
   }
 
   // ---- plan ----
@@ -199,7 +208,7 @@ export class Job {
     this.body.append(this.figures, h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'Stages and devices over time, as forecast'),
       h('a', {class: 'more', href: `/api/v1/jobs/${this.id}/plan.svg`}, 'picture alone')), this.picture),
       this.happened = h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'The same as measured'),
-        h('a', {class: 'more', href: `/api/v1/jobs/${this.id}/timeline`, download: `job-${this.id}-timeline.json`}, 'trace for Perfetto')), this.measured, this.parts),
+        h('a', {class: 'more', href: `/api/v1/jobs/${this.id}/timeline`, download: `job-${this.id}-timeline.json`}, 'trace for Perfetto')), this.recorded = h('p', {class: 'hint'}), this.measured, this.parts),
       h('div', {class: 'halves'}, card('Stages', this.stages), card('Why', this.notes,
         h('p', {class: 'hint'}, 'What every other choice would have cost: ', h('code', {}, 'meshwright plan explain JOB.toml WEIGHT')))),
       h('section', {class: 'card'}, h('div', {class: 'row'}, h('h2', {}, 'How weights are split'), this.find), this.shardings));
@@ -215,9 +224,10 @@ export class Job {
     const curve = await get(`jobs/${this.id}/steps?points=${kPoints}`).catch(() => null);
     this.rows = curve ? curve.rows.map((row) => Object.fromEntries(curve.columns.map((name, i) => [name, row[i]]))) : [];
     this.showFigures();
-    this.picture.replaceChildren(h('img', {src: `/api/v1/jobs/${this.id}/plan.svg`, alt: `Plan of job ${this.id}: ${this.plan.layout.text}; ${this.plan.stages.length} stages; the tables below say the same.`}));
-    this.showMeasured(await get(`jobs/${this.id}/parts`).catch(() => null));
     const {stages, memory} = this.plan;
+    const howMany = `${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}`;
+    this.picture.replaceChildren(pictureOf(`/api/v1/jobs/${this.id}/plan.svg`, `Plan of job ${this.id}: ${this.plan.layout.text}; ${howMany}; the tables below say the same.`));
+    this.showMeasured(await get(`jobs/${this.id}/parts`).catch(() => null));
     this.stages.replaceChildren(tableOf(['Stage', 'Layers', 'Devices', 'Mesh', 'Fullest device'], stages.map((stage) => {
       const own = memory.filter((device) => device.stage === stage.stage);
       const most = Math.max(0, ...own.map((device) => device.allocated_bytes));
@@ -236,19 +246,23 @@ export class Job {
       this.measured.replaceChildren(h('p', {class: 'empty'}, 'No step has been recorded yet: the second to the fourth step of a run are.'));
       return;
     }
+    const last = parts.first_step + parts.steps - 1;
+    const table = parts.steps === 1 ? 'So is the table' : `The table has the ${stepsText(parts.first_step, last)}`;
+    put(this.recorded, `The picture is of step ${last.toLocaleString('en')}, which was recorded. ${table}. What is measured above is of the newest steps.`);
     const total = (of) => Object.values(of).reduce((sum, value) => sum + value, 0);
-    this.measured.replaceChildren(h('img', {src: `/api/v1/jobs/${this.id}/measured.svg?of=${parts.first_step}`, alt: `A step of job ${this.id} as measured: ${seconds(total(parts.measured))}, forecast ${seconds(total(parts.forecast))}; the table below says the same.`}));
-    const rows = Object.keys(parts.measured).filter((name) => parts.measured[name] > 0 || parts.forecast[name] > 0);
-    this.parts.replaceChildren(tableOf(['Part of a step', 'Measured', 'Forecast'], [...rows.map((name) => [name.replace('_s', ''), seconds(parts.measured[name]), seconds(parts.forecast[name])]),
-      ['all', seconds(total(parts.measured)), seconds(total(parts.forecast))]]));
+    this.measured.replaceChildren(pictureOf(`/api/v1/jobs/${this.id}/measured.svg?of=${parts.first_step}`, `Step ${last} of job ${this.id} as measured; the table below has the mean: ${seconds(total(parts.measured))}, forecast ${seconds(total(parts.forecast))}.`));
+    const of = (figures, names) => names.reduce((sum, name) => sum + (figures[`${name}_s`] || 0), 0);
+    const rows = kParts.map(([title, ...names]) => [title, of(parts.measured, names), of(parts.forecast, names)]).filter(([, now, then]) => now > 0 || then > 0);
+    this.parts.replaceChildren(tableOf(['Part of a step', `Measured, ${stepsText(parts.first_step, last)}`, 'Forecast'],
+      [...rows, ['all', total(parts.measured), total(parts.forecast)]].map(([title, now, then]) => [title, seconds(now), seconds(then)])));
   }
 
   showFigures() {
     const {forecast, layout, memory} = this.plan;
-    const {step, speed} = this.recent();
+    const {step, speed, of} = this.recent();
     const figures = [['Step, forecast', seconds(forecast.step_s), ''],
-      ['Step, measured', seconds(step), Number.isFinite(step) && forecast.step_s ? `${number(step / forecast.step_s, 3)} × the forecast` : 'of the last steps'],
-      ['Tokens/s, forecast', count(forecast.tokens_per_s), ''], ['Tokens/s, measured', count(speed), ''],
+      ['Step, measured', seconds(step), Number.isFinite(step) && forecast.step_s ? `${number(step / forecast.step_s, 3)} × the forecast; ${of}` : ''],
+      ['Tokens/s, forecast', count(forecast.tokens_per_s), ''], ['Tokens/s, measured', count(speed), of],
       ['Waiting', forecast.waiting_of_time === null ? '–' : `${number(100 * forecast.waiting_of_time, 3)} %`, 'of the devices’ time'],
       ['Fullest device', bytes(Math.max(...memory.map((device) => device.allocated_bytes))), shortLayout(layout.text)]];
     this.figures.replaceChildren(...figures.map(([name, value, note]) => {
@@ -334,6 +348,17 @@ function ranges(numbers) {
   return parts.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(',');
 }
 
+// "step 7", or what a mean is of: "mean of steps 2 to 4".
+function stepsText(first, last) {
+  const text = (step) => step.toLocaleString('en');
+  return first === last ? `step ${text(last)}` : `mean of steps ${text(first)} to ${text(last)}`;
+}
+
+// It fits where it is shown, and opens alone, where it can be enlarged.
+function pictureOf(src, alt) {
+  return h('a', {href: src, 'aria-label': `${alt} Opens alone.`}, h('img', {src, alt}));
+}
+
 const kMostDevices = 16;
 
 // A bar for each device, or for the fullest ones.
@@ -359,5 +384,5 @@ function memoryOf(plan) {
     return h('li', {}, h('span', {class: 'small'}, `device ${device.device}`), bar, h('span', {class: 'small num'}, `${bytes(device.allocated_bytes)}${budget}`));
   });
   const left = plan.memory.length - devices.length;
-  return [legend, h('ul', {class: 'bars'}, bars), left > 0 ? h('p', {class: 'hint'}, `${left} devices that need less are left out.`) : ''];
+  return [legend, h('ul', {class: 'bars'}, bars), left > 0 ? h('p', {class: 'hint'}, `${left} ${left === 1 ? 'device that needs' : 'devices that need'} less left out.`) : ''];
 }

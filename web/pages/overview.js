@@ -75,14 +75,14 @@ export class Overview {
     }});
     this.jobsHead = h('div', {class: 'row'}, h('h2', {}, 'Jobs'), h('div', {class: 'row end'}, this.sessions, this.filter));
     this.jobsBody = h('tbody');
-    const heads = ['Job', 'State', 'Progress', 'Loss', 'Layout', 'Submitted', 'Took'];
+    const heads = ['Job', 'State', 'Progress', 'Loss', 'Layout', 'Submitted', 'Time'];
     this.jobsTable = h('div', {class: 'scroll'}, h('table', {class: 'jobs'}, h('thead', {}, h('tr', {},
       heads.map((head) => h('th', {scope: 'col'}, head)))), this.jobsBody));
     this.noJobs = h('p', {class: 'empty', hidden: true}, 'No job yet. ', h('code', {}, 'meshwright submit job.toml'));
   }
 
   makeWorkers() {
-    this.search = h('input', {type: 'search', placeholder: 'worker or host', 'aria-label': 'Workers to show',
+    this.search = h('input', {type: 'search', placeholder: 'worker or state', 'aria-label': 'Workers to show',
       oninput: () => this.showWorkers()});
     this.workersHead = h('div', {class: 'row'}, h('h2', {}, 'Workers'), h('p', {class: 'legend'},
       h('i', {'data-use': 'busy'}), 'at work ', h('i', {'data-use': 'part'}), 'in part ', h('i', {'data-use': 'free'}),
@@ -173,7 +173,7 @@ export class Overview {
       took: h('span', {class: 'small num'}), points: null};
     row.element = h('tr', {}, cell('Job', h('span', {class: 'id'}, `${job.id}`), row.name), cell('State', row.pill, row.why),
       cell('Progress', row.meter, row.steps), cell('Loss', row.loss, row.spark), cell('Layout', row.layout),
-      cell('Submitted', row.when), cell('Took', row.took));
+      cell('Submitted', row.when), cell('Time', row.took));
     this.rows.set(job.id, row);
     return row;
   }
@@ -224,7 +224,7 @@ export class Overview {
       }
       if (link.tile === tile) continue;
       link.tile = tile;
-      const text = `${name} on ${host.split('/')[0]}: ${state.toLowerCase()}, ${busy} of ${devices} devices at work${note ? `, ${note}` : ''}`;
+      const text = `${name}: ${state.toLowerCase()}, ${busy} of ${devices} ${devices === 1 ? 'device' : 'devices'} at work${note ? `, ${note}` : ''}`;
       mark(link, 'aria-label', text);
       mark(link, 'title', text);
       mark(link, 'data-use', useOf(state, busy, devices));

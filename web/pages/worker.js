@@ -6,6 +6,11 @@ import {tableOf} from './job.js';
 
 const kLookMs = 5000;
 
+// The name or address by which other machines reach it, without the port.
+function hostOf(address) {
+  return address.replace(/:\d+$/, '') || '–';
+}
+
 // The address has its scheme where metrics are by TLS, and none where they are not.
 function metricsLink(address) {
   const url = address.includes('://') ? address : `http://${address}`;
@@ -61,7 +66,7 @@ export class Worker {
     setPill(this.pill, worker.state);
     put(this.note, worker.note);
     this.note.hidden = !worker.note;
-    this.facts.replaceChildren(tableOf(['What', ''], [['Host', worker.host], ['Kind', `${worker.device_kind} ${worker.device_name}`],
+    this.facts.replaceChildren(tableOf(['What', ''], [['Host', hostOf(worker.address)], ['Identity of the host', h('span', {class: 'small'}, worker.host)], ['Kind', `${worker.device_kind} ${worker.device_name}`],
       ['Memory of a device', bytes(worker.memory_bytes)], ['Threads of a device', worker.threads_per_device || '–'],
       ['Cores of the host', worker.host_cores || '–'], ['Data', worker.address],
       ['Metrics', worker.metrics_address ? metricsLink(worker.metrics_address) : '–'],

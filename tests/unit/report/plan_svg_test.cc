@@ -49,6 +49,23 @@ TEST(PlanSvg, DrawsEveryRunMessageAndTheLargestWeights) {
   EXPECT_EQ(CountOf(svg, "<g "), CountOf(svg, "</g>"));
 }
 
+// Where the rows begin, whatever a device has.
+TEST(PlanSvg, LabelsEndBeforeTheirRows) {
+  mesh::Topology topology = mesh::Topology::Local(1);
+  const auto one = PlanSmallJob({}, topology);
+  ASSERT_TRUE(one.has_value()) << one.error();
+  topology.devices[0].memory_bytes = one->plan().memory[0].total_bytes;
+  const std::string svg = PlanSvg(one->plan(), one->forecast, topology);
+  const size_t label = svg.find(", 100 %</text>");
+  ASSERT_NE(label, std::string::npos);
+  const size_t begin = svg.rfind('>', label);
+  // 8 across for a letter, as the picture counts itself.
+  const double end = 16 + 8 * static_cast<double>(label + 7 - begin - 1);
+  const size_t strip = svg.find("<path d=\"M");
+  ASSERT_NE(strip, std::string::npos);
+  EXPECT_LT(end, std::stod(svg.substr(strip + 10)));
+}
+
 // Of a folded pipeline of two stages, the first has the first and the last part of the model.
 TEST(PlanSvg, PartsOfAStageAreToldApartAndRunsHaveTheirMicrobatch) {
   const mesh::Topology topology = mesh::Topology::Local(2);

@@ -85,6 +85,31 @@ TEST_F(MetricsPortTest, OffLoopbackWithoutATokenIsForNobody) {
   EXPECT_THAT(refused, HasSubstr("--scrape-token-file"));
 }
 
+// The server behind sees the front alone; who came to the front is asked of it.
+TEST_F(MetricsPortTest, SaysWhoCameByTheFront) {
+  const auto port = Start("0.0.0.0", "scrape");
+  std::string seen;
+  port->server().SetSite([&](const HttpRequest& request) {
+    seen = request.from;
+    HttpReply reply;
+    reply.body = port->CallerOf(request);
+    return reply;
+  });
+  TlsClient client(port->port(), authority_.ca_pem(), kWorkerName);
+  ASSERT_TRUE(client.trusts());
+  const std::string own = "ipv4:127.0.0.1:" + std::to_string(client.port());
+  EXPECT_THAT(client.Get("/who"), EndsWith("\r\n\r\n" + own));
+  EXPECT_THAT(seen, StartsWith("ipv4:127.0.0.1:"));
+  EXPECT_NE(seen, own);
+  const auto clear = Start("127.0.0.1", "");
+  clear->server().SetSite([&](const HttpRequest& request) {
+    HttpReply reply;
+    reply.body = clear->CallerOf(request);
+    return reply;
+  });
+  EXPECT_THAT(GetInTheClear(clear->port(), "/who"), HasSubstr("ipv4:127.0.0.1:"));
+}
+
 TEST(OwnCertificate, IsThereOffLoopbackForWhoHasAnIdentity) {
   EXPECT_TRUE(OwnCertificate("127.0.0.1", "/id").empty());
   EXPECT_TRUE(OwnCertificate("::1", "/id").empty());

@@ -58,6 +58,7 @@ class TlsClient {
   }
 
   bool trusts() const { return trusts_; }
+  int port() const { return PortOf(fd_).value(); }  // that it comes from
   bool Write(const std::string& text) {
     return SSL_write(ssl_.get(), text.data(), static_cast<int>(text.size())) > 0;
   }

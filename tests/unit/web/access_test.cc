@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "tests/fake_clock.h"
 
 namespace meshwright::web {
@@ -37,7 +38,7 @@ class AccessTest : public testing::Test {
   HttpReply Login(const std::string& token) {
     HttpRequest request = RequestOf({{"host", "mesh.example"}, {"origin", "https://mesh.example"}});
     request.body = "token=" + token;
-    return access_.Login(request);
+    return access_.Login(request).reply;
   }
   HttpRequest WithCookie(const std::string& cookie, const std::string& origin) {
     HttpRequest request = RequestOf({{"host", "mesh.example"}, {"cookie", "a=b; " + cookie}});
@@ -139,6 +140,61 @@ TEST_F(AccessTest, WrongTokensRunOut) {
   clock_.AdvanceMs(60'000);
   EXPECT_EQ(Login("look").code, 303);
   EXPECT_EQ(access_.RoleOf(WithCookie(CookieIn(Login("look")), "")), Role::kViewer);
+}
+
+TEST_F(AccessTest, AWrongTokenIsCalledThat) {
+  const Status shown =
+      access_.CheckLook(RequestOf({{"host", "mesh.example"}, {"authorization", "Bearer guess"}}));
+  EXPECT_EQ(shown.code(), StatusCode::kUnauthenticated);
+  EXPECT_THAT(shown.message(), HasSubstr("wrong token"));
+  EXPECT_THAT(access_.CheckLook(RequestOf({{"host", "mesh.example"}})).message(),
+              HasSubstr("wants a token"));
+}
+
+// "null" is what browsers say of a page that hides where it is.
+TEST_F(AccessTest, TheFormIsForThisPageAlone) {
+  for (const char* origin : {"null", "https://evil.example", "https://mesh.example:1"}) {
+    HttpRequest request = RequestOf({{"host", "mesh.example"}, {"origin", origin}});
+    request.body = "token=act%2b";
+    const auto answer = access_.Login(request);
+    EXPECT_EQ(answer.reply.code, 403) << origin;
+    EXPECT_EQ(HeaderOf(answer.reply, "Set-Cookie"), "") << origin;
+    EXPECT_EQ(access_.Logout(request).code, 403) << origin;
+  }
+}
+
+TEST_F(AccessTest, ANewTokenInItsFileEndsWhatTheOldOneGave) {
+  const TempDir dir = TempDir::Make().value();
+  const auto write = [&dir](const char* name, const char* token) {
+    ASSERT_TRUE(WriteFileAtomic(dir.File(name), token, 0600).ok());
+  };
+  write("look", "look\n");
+  write("act", "act\n");
+  Access access({LiveToken::InFile(dir.File("look"), clock_).value(),
+                 LiveToken::InFile(dir.File("act"), clock_).value(), true},
+                clock_);
+  const auto login = [&](const std::string& token) {
+    HttpRequest request = RequestOf({{"host", "mesh.example"}, {"origin", "https://mesh.example"}});
+    request.body = "token=" + token;
+    return access.Login(request);
+  };
+  const std::string cookie = CookieIn(login("act").reply);
+  EXPECT_EQ(access.RoleOf(WithCookie(cookie, "")), Role::kOperator);
+  write("act", "other\n");
+  EXPECT_EQ(access.RoleOf(WithCookie(cookie, "")), Role::kOperator) << "it was looked at just now";
+  clock_.AdvanceMs(LiveToken::kLookMs);
+  EXPECT_EQ(access.RoleOf(WithCookie(cookie, "")), Role::kNobody);
+  EXPECT_EQ(login("act").role, Role::kNobody);
+  EXPECT_EQ(login("other").role, Role::kOperator);
+  EXPECT_EQ(login("look").role, Role::kViewer) << "the other one is as it was";
+  // Where both become the same, nobody gains by it.
+  write("act", "look\n");
+  clock_.AdvanceMs(LiveToken::kLookMs);
+  EXPECT_EQ(login("look").role, Role::kViewer);
+  // A file that says nothing changes nothing.
+  write("look", "\n");
+  clock_.AdvanceMs(LiveToken::kLookMs);
+  EXPECT_EQ(login("look").role, Role::kViewer);
 }
 
 TEST_F(AccessTest, AnEmptyTokenIsNobodys) {

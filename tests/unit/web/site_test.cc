@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "tests/fake_clock.h"
 #include "tests/unit/web/fake_cluster.h"
 #include "web/assets.h"
@@ -55,6 +57,8 @@ class SiteTest : public testing::Test {
     options.feed.viewers = 2;
     options.settings = {{"bind", "127.0.0.1"}};
     options.keepalive_ms = 1;
+    audit_ = controller::AuditLog::Open(dir_.File("audit.jsonl"), clock_).value();
+    options.audit = audit_.get();
     site_ = MakeSite(std::move(cluster), options, clock_);
   }
 
@@ -70,6 +74,7 @@ class SiteTest : public testing::Test {
     request.path = path.substr(0, mark);
     if (mark != std::string::npos) request.query = path.substr(mark + 1);
     request.headers = {{"host", "localhost:7780"}};
+    request.from = "ipv4:10.0.0.2:40312";
     for (const auto& [name, value] : headers) request.headers[name] = value;
     return site_->Answer(request);
   }
@@ -85,7 +90,17 @@ class SiteTest : public testing::Test {
     return "";
   }
 
+  std::vector<Json> Audited() {
+    std::vector<Json> lines;
+    for (const std::string& line : Split(ReadFile(dir_.File("audit.jsonl")).value_or(""), '\n')) {
+      if (!line.empty()) lines.push_back(Json::parse(line));
+    }
+    return lines;
+  }
+
   FakeClock clock_;
+  TempDir dir_ = TempDir::Make().value();
+  std::unique_ptr<controller::AuditLog> audit_;
   AccessOptions access_;
   FakeCluster* cluster_ = nullptr;
   std::unique_ptr<controller::Site> site_;
@@ -99,6 +114,8 @@ TEST_F(SiteTest, ServesThePageUnderAStrictPolicy) {
   EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
   EXPECT_THAT(policy, HasSubstr("frame-ancestors 'none'"));
   EXPECT_THAT(policy, Not(HasSubstr("unsafe")));
+  // By "no-referrer" browsers would say "null" of the page's own form.
+  EXPECT_EQ(HeaderOf(page, "Referrer-Policy"), "same-origin");
   const std::string tag = HeaderOf(page, "ETag");
   ASSERT_FALSE(tag.empty());
   const HttpReply again = Ask("GET", "/", {{"if-none-match", tag}});
@@ -254,6 +271,69 @@ TEST_F(TokenSiteTest, WithoutATokenThereIsAFormAndNothingElse) {
   EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", viewer).code, 403);
   EXPECT_TRUE(cluster_->orders.empty());
   EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"authorization", "Bearer act"}}).code, 200);
+}
+
+TEST_F(TokenSiteTest, WhatIsDoneAndRefusedIsWrittenDownWithWhoAndWhere) {
+  const std::map<std::string, std::string> viewer = {{"authorization", "Bearer look"}};
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"authorization", "Bearer act"}}).code, 200);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/checkpoint", viewer).code, 403);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"authorization", "Bearer x"}}).code, 401);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/anything", {{"authorization", "Bearer x"}}).code, 401);
+  EXPECT_EQ(Ask("GET", "/api/v1/overview").code, 401);
+  EXPECT_EQ(Ask("GET", "/api/v1/overview", viewer).code, 200);  // it only looks
+  EXPECT_EQ(Ask("POST", "/login").code, 303);
+  const Json wanted[] = {{"the operator's token", "operator", "page/stop", "job 7", "ok"},
+                         {"the viewer's token", "viewer", "page/checkpoint", "job 7", "may not"},
+                         {"", "", "page/stop", "", "wrong token"},
+                         {"", "", "page/act", "", "wrong token"},
+                         {"", "", "page/look", "", "wants a token"},
+                         {"", "", "page/login", "", "wrong token"}};
+  const std::vector<Json> lines = Audited();
+  ASSERT_EQ(lines.size(), std::size(wanted));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["who"], wanted[i][0]) << lines[i];
+    EXPECT_EQ(lines[i]["role"], wanted[i][1]) << lines[i];
+    EXPECT_EQ(lines[i]["from"], "ipv4:10.0.0.2:40312") << lines[i];
+    EXPECT_EQ(lines[i]["what"], wanted[i][2]) << lines[i];
+    EXPECT_EQ(lines[i]["on"], wanted[i][3]) << lines[i];
+    EXPECT_THAT(lines[i]["answer"].get<std::string>(), HasSubstr(wanted[i][4].get<std::string>()));
+  }
+}
+
+TEST_F(TokenSiteTest, TheFormHasItsIcon) {
+  EXPECT_EQ(Ask("GET", "/favicon.ico").content_type, "image/svg+xml");
+  EXPECT_THAT(Ask("GET", "/").body, HasSubstr("href=\"/icon.svg\""));
+}
+
+TEST_F(SiteTest, WithoutTokensNobodyHasARole) {
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/pause").code, 200);
+  EXPECT_EQ(Ask("POST", "/api/v1/jobs/7/stop", {{"origin", "http://evil.example"}}).code, 403);
+  const std::vector<Json> lines = Audited();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["who"], "");
+  EXPECT_EQ(lines[0]["role"], "");
+  EXPECT_EQ(lines[0]["answer"], "ok");
+  EXPECT_EQ(lines[1]["on"], "job 7");
+  EXPECT_THAT(lines[1]["answer"].get<std::string>(), HasSubstr("another page"));
+}
+
+class ExpiringTokenSiteTest : public SiteTest {
+ protected:
+  ExpiringTokenSiteTest() {
+    EXPECT_TRUE(WriteFileAtomic(tokens_.File("look"), "look", 0600).ok());
+    access_ = {LiveToken::InFile(tokens_.File("look"), clock_).value(), "act", true};
+  }
+  TempDir tokens_ = TempDir::Make().value();
+};
+
+TEST_F(ExpiringTokenSiteTest, AStreamEndsWithItsToken) {
+  const HttpReply reply = Ask("GET", "/api/v1/stream", {{"authorization", "Bearer look"}});
+  ASSERT_TRUE(reply.stream);
+  ASSERT_TRUE(WriteFileAtomic(tokens_.File("look"), "other", 0600).ok());
+  clock_.AdvanceMs(LiveToken::kLookMs);
+  ShortStream stream("never said");
+  reply.stream(stream);  // returns
+  EXPECT_THAT(stream.text(), HasSubstr("event: hello\n"));
 }
 
 TEST_F(SiteTest, AStreamSaysHelloAndThatItLives) {
