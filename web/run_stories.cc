@@ -30,6 +30,7 @@ namespace {
 using controller::StepFigures;
 using controller::StoryForm;
 using controller::StoryQuestion;
+using internal::Failure;
 
 constexpr double kSecondsPerNs = 1e-9;
 
@@ -151,6 +152,58 @@ class ProfileBook {
   std::map<std::string, mesh::SharedProfile> bases_ MW_GUARDED_BY(mutex_);  // as registered
 };
 
+Failure Gone() { return Fail(Cancelled("the asker has gone")); }
+Failure Stopping() { return Fail(Unavailable("the controller is stopping")); }
+
+// Searches for what to try, on a thread of its own: that takes seconds.
+//
+// Thread rule: thread-safe.
+class Adviser {
+ public:
+  using Found = Result<std::vector<report::Advice>>;
+
+  Adviser(int64_t timeout_ms, const Clock& clock) : timeout_ms_(timeout_ms), clock_(clock) {}
+
+  // Answers once. A plan is searched around once: what is found depends on no steps. Errors:
+  // kCancelled: `gone` says so; kUnavailable: the end.
+  void Ask(const controller::MadePlan& made, double plan_s, std::function<bool()> gone,
+           const std::function<void(Found)>& answer) {
+    const bool posted = thread_.Post(
+        [this, made, plan_s, gone = std::move(gone), answer] { answer(Find(made, plan_s, gone)); });
+    if (!posted) answer(Stopping());
+  }
+
+  // What waits is refused, and the search that is under way ends soon.
+  void Refuse() { stopping_ = true; }
+  void Stop() {
+    Refuse();
+    thread_.Stop();
+  }
+
+ private:
+  Found Find(const controller::MadePlan& made, double plan_s,
+             const std::function<bool()>& asker_gone) {
+    const auto gone = [&] { return stopping_ || (asker_gone && asker_gone()); };
+    if (gone()) return stopping_ ? Stopping() : Gone();
+    std::erase_if(known_, [](const auto& each) { return each.first.expired(); });
+    for (const auto& [plan, found] : known_) {
+      if (plan.lock() == made.plan) return found;
+    }
+    auto found = report::FindAdvice(*made.request, made.plan->layout, made.topology, plan_s,
+                                    {.timeout_ms = timeout_ms_, .most = 3, .gone = gone}, clock_);
+    if (gone()) return stopping_ ? Stopping() : Gone();
+    known_.emplace_back(made.plan, found);
+    return found;
+  }
+
+  const int64_t timeout_ms_;
+  const Clock& clock_;
+  std::atomic<bool> stopping_ = false;
+  // On the thread, by their plans, of which as many are held as there are stories.
+  std::list<std::pair<std::weak_ptr<const planner::Plan>, std::vector<report::Advice>>> known_;
+  Executor thread_{"mw-advice"};  // last: it ends before what it uses
+};
+
 class RunStories final : public controller::RunStory {
  public:
   using Answer = std::function<void(Result<std::string>)>;
@@ -198,9 +251,9 @@ class RunStories final : public controller::RunStory {
   }
 
   void Stop() override {
-    stopping_ = true;
+    adviser_.Refuse();
     thread_.Stop();
-    advice_.Stop();
+    adviser_.Stop();
   }
 
  private:
@@ -372,39 +425,15 @@ class RunStories final : public controller::RunStory {
       case StoryForm::kWhyJson:
         break;
     }
-    const bool posted = advice_.Post(
-        [this, question, answer, made = story->made, figures = FiguresOf(*story, steps)]() mutable {
-          auto advice = AdviceOn(made, figures.advice_from_s, question);
+    adviser_.Ask(
+        story->made, story->forecast.step_s, question.gone,
+        [form = question.form, answer,
+         figures = FiguresOf(*story, steps)](Adviser::Found advice) mutable {
           if (!advice.has_value()) return answer(Fail(advice.error()));
           figures.advice = *std::move(advice);
-          answer(question.form == StoryForm::kWhy ? report::FormatWhy(figures)
-                                                  : report::WhyJson(figures));
+          answer(form == StoryForm::kWhy ? report::FormatWhy(figures) : report::WhyJson(figures));
         });
-    if (!posted) answer(Stopping());
   }
-
-  // ---- On the thread of advice, where a search takes seconds ----
-
-  // A plan is searched around once: what is found depends on no steps. Errors: kCancelled,
-  // kUnavailable.
-  Result<std::vector<report::Advice>> AdviceOn(const controller::MadePlan& made, double plan_s,
-                                               const StoryQuestion& question) {
-    const auto gone = [&] { return stopping_ || (question.gone && question.gone()); };
-    if (gone()) return stopping_ ? Stopping() : Gone();
-    std::erase_if(advised_, [](const auto& each) { return each.first.expired(); });
-    for (const auto& [plan, found] : advised_) {
-      if (plan.lock() == made.plan) return found;
-    }
-    auto found =
-        report::FindAdvice(*made.request, made.plan->layout, made.topology, plan_s,
-                           {.timeout_ms = options_.advice_ms, .most = 3, .gone = gone}, clock_);
-    if (gone()) return stopping_ ? Stopping() : Gone();
-    advised_.emplace_back(made.plan, found);
-    return found;
-  }
-
-  static internal::Failure Gone() { return Fail(Cancelled("the asker has gone")); }
-  static internal::Failure Stopping() { return Fail(Unavailable("the controller is stopping")); }
 
   static std::string Missing(const Story& story, const StoryQuestion& question) {
     const auto& known = story.run.steps();
@@ -427,11 +456,8 @@ class RunStories final : public controller::RunStory {
   std::map<JobId, std::string> running_;  // layouts of jobs of which plans are here
   ProfileBook profiles_;
   std::atomic<int> waiting_ = 0;  // questions
-  std::atomic<bool> stopping_ = false;
-  // On the thread of advice, by their plans, of which as many are held as stories.
-  std::list<std::pair<std::weak_ptr<const planner::Plan>, std::vector<report::Advice>>> advised_;
   // Last: they end before what they use.
-  Executor advice_{"mw-advice"};
+  Adviser adviser_{options_.advice_ms, clock_};
   Executor thread_{"mw-stories"};
 };
 

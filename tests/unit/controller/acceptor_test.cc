@@ -85,11 +85,11 @@ struct RunningAcceptor {
 };
 
 TEST(Acceptor, RefusesConnectionsBeyondTheMostAndTakesOthersLater) {
-  RunningAcceptor running(10);
+  RunningAcceptor running(20);
   Acceptor& acceptor = *running.acceptor;
   std::vector<UniqueFd> clients;
-  // Both ends are descriptors of this process and count.
-  while (acceptor.refused() == 0 && clients.size() < 20) {
+  // Both ends are descriptors of this process and count, as do some that other tests have left.
+  while (acceptor.refused() == 0 && clients.size() < 40) {
     const size_t before = running.keeper.count();
     clients.push_back(ConnectTo(acceptor.port()));
     pollfd wanted{clients.back().get(), POLLIN, 0};
@@ -97,10 +97,10 @@ TEST(Acceptor, RefusesConnectionsBeyondTheMostAndTakesOthersLater) {
     }
   }
   EXPECT_GE(running.keeper.count(), 4u);
-  EXPECT_LE(running.keeper.count(), 10u);
+  EXPECT_LE(running.keeper.count(), 20u);
   EXPECT_TRUE(WasReset(clients.back()));
   EXPECT_EQ(acceptor.Health().code(), StatusCode::kUnavailable);
-  EXPECT_THAT(acceptor.Health().message(), HasSubstr("--max-connections 10"));
+  EXPECT_THAT(acceptor.Health().message(), HasSubstr("--max-connections 20"));
   clients.clear();
   running.keeper.CloseAll();
   const UniqueFd later = ConnectTo(acceptor.port());
