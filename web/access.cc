@@ -42,6 +42,9 @@ std::string_view HostOfOrigin(std::string_view origin) {
   return scheme == std::string_view::npos ? std::string_view() : origin.substr(scheme + 3);
 }
 
+// Who was refused comes again from another port.
+std::string WithoutCallersPort(const std::string& from) { return from.substr(0, from.rfind(':')); }
+
 constexpr const char* kWrongToken =
     "wrong token: it is neither a viewer's nor an operator's of this controller";
 constexpr const char* kOtherPage = "this came from another page";
@@ -100,6 +103,21 @@ Role Access::RoleOf(const HttpRequest& request) const {
   return RoleOfCookie(request.Cookie(kCookie));
 }
 
+Status Access::CheckTries(const HttpRequest& request) const {
+  const MutexLock lock(mutex_);
+  const int64_t minute = clock_.NowMs() / 60'000;
+  if (minute != std::exchange(minute_, minute)) wrong_.clear();
+  const auto of = wrong_.find(WithoutCallersPort(request.from));
+  const bool full = of == wrong_.end() && wrong_.size() >= kMostAddresses;
+  if (!full && (of == wrong_.end() || of->second < kMostTries)) return OkStatus();
+  return ResourceExhausted("too many wrong tokens; try again in a minute");
+}
+
+void Access::NoteWrong(const HttpRequest& request) const {
+  const MutexLock lock(mutex_);
+  ++wrong_[WithoutCallersPort(request.from)];
+}
+
 Status Access::CheckHost(const HttpRequest& request) const {
   const std::string host = request.Header("host");
   if (host.empty() || IsThisMachine(WithoutPort(host))) return OkStatus();
@@ -111,8 +129,11 @@ Status Access::CheckHost(const HttpRequest& request) const {
 
 Status Access::CheckLook(const HttpRequest& request) const {
   if (!wants_tokens()) return CheckHost(request);
+  const bool shows_token = !request.Header("authorization").empty();
+  if (shows_token) MW_TRY(CheckTries(request));
   if (RoleOf(request) != Role::kNobody) return OkStatus();
-  if (!request.Header("authorization").empty()) {
+  if (shows_token) {
+    NoteWrong(request);
     return Unauthenticated(kWrongToken);
   }
   return Unauthenticated("this page wants a token: log in at /, or send 'Authorization: Bearer'");
@@ -144,21 +165,13 @@ Access::LoginAnswer Access::Login(const HttpRequest& request) {
     return LoginAnswer{ReplyOf(status), Role::kNobody, std::move(status)};
   };
   if (!IsOfThisPage(request)) return refused(PermissionDenied(kOtherPage));
-  {
-    const MutexLock lock(mutex_);
-    const int64_t minute = clock_.NowMs() / 60'000;
-    if (minute != std::exchange(minute_, minute)) tries_ = 0;
-    if (tries_ >= kMostTries) {
-      return refused(ResourceExhausted("too many wrong tokens; try again in a minute"));
-    }
-  }
+  if (Status status = CheckTries(request); !status.ok()) return refused(std::move(status));
   const Role role = RoleOfToken(FormValue(request.body, "token"));
   if (role != Role::kNobody) {
     return {BackToPage(CookieOf(role, clock_.UnixMs() + kCookieMs), kCookieMs / 1000), role,
             OkStatus()};
   }
-  const MutexLock lock(mutex_);
-  ++tries_;
+  NoteWrong(request);
   HttpReply reply;
   reply.code = 303;
   reply.headers = {{"Location", "/?wrong=1"}};

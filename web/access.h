@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/clock.h"
@@ -37,7 +38,9 @@ struct AccessOptions {
 class Access {
  public:
   static constexpr int64_t kCookieMs = 12 * 3'600'000;
-  static constexpr int64_t kMostTries = 10;  // wrong tokens in a minute, of all callers together
+  // Wrong tokens in a minute, of one address; then none of it is looked at until the next minute.
+  static constexpr int64_t kMostTries = 10;
+  static constexpr size_t kMostAddresses = 4096;  // of which that is known; others have no try then
 
   Access(AccessOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
 
@@ -46,7 +49,7 @@ class Access {
   }
   Role RoleOf(const HttpRequest& request) const;
   // Errors: kUnauthenticated: it has to show a token; kPermissionDenied: it may not, or it comes
-  // from elsewhere.
+  // from elsewhere; kResourceExhausted: too many wrong tokens.
   Status CheckLook(const HttpRequest& request) const;
   Status CheckAct(const HttpRequest& request) const;
 
@@ -63,6 +66,9 @@ class Access {
   const LiveToken& TokenOf(Role role) const {
     return role == Role::kOperator ? options_.operator_token : options_.viewer_token;
   }
+  // Errors: kResourceExhausted: wrong tokens came from there too often.
+  Status CheckTries(const HttpRequest& request) const;
+  void NoteWrong(const HttpRequest& request) const;
   // Without tokens, only under a name of this machine.
   Status CheckHost(const HttpRequest& request) const;
   Role RoleOfToken(const std::string& token) const;
@@ -72,9 +78,9 @@ class Access {
 
   const AccessOptions options_;
   const Clock& clock_;
-  Mutex mutex_;
-  int64_t minute_ MW_GUARDED_BY(mutex_) = 0;
-  int64_t tries_ MW_GUARDED_BY(mutex_) = 0;
+  mutable Mutex mutex_;
+  mutable int64_t minute_ MW_GUARDED_BY(mutex_) = 0;
+  mutable std::map<std::string, int64_t> wrong_ MW_GUARDED_BY(mutex_);  // by address, this minute
 };
 
 }  // namespace meshwright::web

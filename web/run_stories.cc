@@ -87,6 +87,54 @@ std::map<std::string, double> NamedParts(const report::StepParts& parts) {
   return named;
 }
 
+report::WhyFigures FiguresOf(const Story& story, const std::vector<report::RecordedStep>& steps) {
+  report::WhyFigures figures;
+  figures.job = fmt::format("job {} ({})", story.job.value(), story.made.request->name);
+  figures.steps = {steps.front().step, static_cast<int64_t>(steps.size())};
+  figures.forecast = report::ForecastParts(*story.made.plan, story.forecast, story.made.topology);
+  figures.measured = report::MeasureParts(*story.made.plan, steps);
+  SetCheckpoints(story.run.saves(), figures);
+  figures.layout = story.layout;
+  figures.advice_from_s = story.forecast.step_s;
+  figures.clock_error_ns = ClockError(story.run.clocks());
+  for (const mesh::Device& device : story.made.topology.devices) {
+    if (device.profile == nullptr || !figures.profile_note.empty()) continue;
+    figures.profile_note = mesh::MeasuredNote(*device.profile);
+  }
+  return figures;
+}
+
+Status WriteFiles(const Story& story, const std::vector<report::RecordedStep>& steps,
+                  const report::WhyFigures& figures) {
+  const planner::Plan& plan = *story.made.plan;
+  const auto path = [&](const char* name) {
+    return fmt::format("{}/{}", story.made.job_dir, name);
+  };
+  const planner::Simulation last = report::SimulationOf(plan, steps.back());
+  const std::string title =
+      fmt::format("step {} as measured: {}, forecast {}", steps.back().step + 1,
+                  FormatDuration(last.makespan_s), FormatDuration(story.forecast.step_s));
+  MW_TRY(WriteFileAtomic(path(kMeasuredPicture),
+                         report::StepSvg(plan, last, story.made.topology, title)));
+  MW_TRY(WriteFileAtomic(path(kPartsFile), report::WhyJson(figures)));
+  MW_ASSIGN_OR_RETURN(const std::string trace,
+                      report::StepTrace(plan, story.run, steps, figures.job));
+  return WriteFileAtomic(path(kTimelineFile), trace);
+}
+
+std::string Missing(const Story& story, const StoryQuestion& question) {
+  const auto& known = story.run.steps();
+  const std::string asked =
+      question.steps.count > 0
+          ? fmt::format("steps {} to {}", question.steps.first + 1, question.steps.end())
+          : std::string("steps");
+  if (known.empty()) {
+    return fmt::format("no {} of job {} are recorded yet", asked, question.job.value());
+  }
+  return fmt::format("{} of job {} are not recorded; there are records of {} to {}", asked,
+                     question.job.value(), known.begin()->first + 1, known.rbegin()->first + 1);
+}
+
 // Factors of profiles, in a file. Thread rule: thread-safe.
 class ProfileBook {
  public:
@@ -366,42 +414,6 @@ class RunStories final : public controller::RunStory {
     }
   }
 
-  report::WhyFigures FiguresOf(const Story& story,
-                               const std::vector<report::RecordedStep>& steps) const {
-    report::WhyFigures figures;
-    figures.job = fmt::format("job {} ({})", story.job.value(), story.made.request->name);
-    figures.steps = {steps.front().step, static_cast<int64_t>(steps.size())};
-    figures.forecast = report::ForecastParts(*story.made.plan, story.forecast, story.made.topology);
-    figures.measured = report::MeasureParts(*story.made.plan, steps);
-    SetCheckpoints(story.run.saves(), figures);
-    figures.layout = story.layout;
-    figures.advice_from_s = story.forecast.step_s;
-    figures.clock_error_ns = ClockError(story.run.clocks());
-    for (const mesh::Device& device : story.made.topology.devices) {
-      if (device.profile == nullptr || !figures.profile_note.empty()) continue;
-      figures.profile_note = mesh::MeasuredNote(*device.profile);
-    }
-    return figures;
-  }
-
-  static Status WriteFiles(const Story& story, const std::vector<report::RecordedStep>& steps,
-                           const report::WhyFigures& figures) {
-    const planner::Plan& plan = *story.made.plan;
-    const auto path = [&](const char* name) {
-      return fmt::format("{}/{}", story.made.job_dir, name);
-    };
-    const planner::Simulation last = report::SimulationOf(plan, steps.back());
-    const std::string title =
-        fmt::format("step {} as measured: {}, forecast {}", steps.back().step + 1,
-                    FormatDuration(last.makespan_s), FormatDuration(story.forecast.step_s));
-    MW_TRY(WriteFileAtomic(path(kMeasuredPicture),
-                           report::StepSvg(plan, last, story.made.topology, title)));
-    MW_TRY(WriteFileAtomic(path(kPartsFile), report::WhyJson(figures)));
-    MW_ASSIGN_OR_RETURN(const std::string trace,
-                        report::StepTrace(plan, story.run, steps, figures.job));
-    return WriteFileAtomic(path(kTimelineFile), trace);
-  }
-
   void Tell(const StoryQuestion& question, const Answer& answer) {
     if (question.gone && question.gone()) return answer(Gone());
     const Result<Story*> found = FindToTell(question);
@@ -433,19 +445,6 @@ class RunStories final : public controller::RunStory {
           figures.advice = *std::move(advice);
           answer(form == StoryForm::kWhy ? report::FormatWhy(figures) : report::WhyJson(figures));
         });
-  }
-
-  static std::string Missing(const Story& story, const StoryQuestion& question) {
-    const auto& known = story.run.steps();
-    const std::string asked =
-        question.steps.count > 0
-            ? fmt::format("steps {} to {}", question.steps.first + 1, question.steps.end())
-            : std::string("steps");
-    if (known.empty()) {
-      return fmt::format("no {} of job {} are recorded yet", asked, question.job.value());
-    }
-    return fmt::format("{} of job {} are not recorded; there are records of {} to {}", asked,
-                       question.job.value(), known.begin()->first + 1, known.rbegin()->first + 1);
   }
 
   const StoryOptions options_;

@@ -1,5 +1,6 @@
 #include "web/access.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,9 +36,10 @@ std::string CookieIn(const HttpReply& reply) {
 
 class AccessTest : public testing::Test {
  protected:
-  HttpReply Login(const std::string& token) {
+  HttpReply Login(const std::string& token, const std::string& from = "ipv4:10.0.0.7:1001") {
     HttpRequest request = RequestOf({{"host", "mesh.example"}, {"origin", "https://mesh.example"}});
     request.body = "token=" + token;
+    request.from = from;
     return access_.Login(request).reply;
   }
   HttpRequest WithCookie(const std::string& cookie, const std::string& origin) {
@@ -137,9 +139,38 @@ TEST_F(AccessTest, WrongTokensRunOut) {
     EXPECT_EQ(HeaderOf(Login("guess"), "Location"), "/?wrong=1");
   }
   EXPECT_EQ(Login("look").code, 429);
+  EXPECT_EQ(Login("look", "ipv4:10.0.0.7:1002").code, 429) << "another port is nobody else";
+  EXPECT_EQ(Login("look", "ipv4:10.0.0.8:1001").code, 303) << "others can log in as ever";
   clock_.AdvanceMs(60'000);
   EXPECT_EQ(Login("look").code, 303);
   EXPECT_EQ(access_.RoleOf(WithCookie(CookieIn(Login("look")), "")), Role::kViewer);
+}
+
+// A header is a way to guess like the form.
+TEST_F(AccessTest, WrongTokensInHeadersRunOut) {
+  const auto code = [this](const std::string& token, const std::string& from) {
+    HttpRequest request =
+        RequestOf({{"host", "mesh.example"}, {"authorization", "Bearer " + token}});
+    request.from = from;
+    return access_.CheckLook(request).code();
+  };
+  for (int i = 0; i < Access::kMostTries; ++i) {
+    EXPECT_EQ(code("guess", "ipv4:10.0.0.7:1001"), StatusCode::kUnauthenticated);
+  }
+  EXPECT_EQ(code("look", "ipv4:10.0.0.7:1002"), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Login("look").code, 429);
+  EXPECT_EQ(code("look", "ipv4:10.0.0.8:1001"), StatusCode::kOk);
+  const std::string cookie = CookieIn(Login("look", "ipv4:10.0.0.8:1001"));
+  HttpRequest logged_in = WithCookie(cookie, "");
+  logged_in.from = "ipv4:10.0.0.7:1003";
+  EXPECT_TRUE(access_.CheckLook(logged_in).ok()) << "who was in stays in";
+  // Nor may many addresses take the memory.
+  for (size_t i = 0; i <= Access::kMostAddresses; ++i) {
+    (void)code("guess", fmt::format("ipv4:11.{}.{}.1:5", i / 256, i % 256));
+  }
+  EXPECT_EQ(code("guess", "ipv4:12.0.0.1:5"), StatusCode::kResourceExhausted);
+  clock_.AdvanceMs(60'000);
+  EXPECT_EQ(code("look", "ipv4:10.0.0.7:1002"), StatusCode::kOk);
 }
 
 TEST_F(AccessTest, AWrongTokenIsCalledThat) {
