@@ -135,6 +135,17 @@ std::string Missing(const Story& story, const StoryQuestion& question) {
                      question.job.value(), known.begin()->first + 1, known.rbegin()->first + 1);
 }
 
+// running: the layout by which the job runs, where that is known.
+Status NotHere(JobId job, const std::string& running) {
+  return FailedPrecondition(
+      running.empty()
+          ? fmt::format("nothing is known of the steps of job {}: this controller has not planned "
+                        "it since it was started, or has made {} plans since",
+                        job.value(), StoryOptions::kMostPlans)
+          : fmt::format("job {} runs by {} now, a plan that this controller no longer holds",
+                        job.value(), running));
+}
+
 // Factors of profiles, in a file. Thread rule: thread-safe.
 class ProfileBook {
  public:
@@ -377,13 +388,7 @@ class RunStories final : public controller::RunStory {
       if (other != stories_.rend()) return &*other;
     }
     if (story != nullptr) return story;
-    return Fail(FailedPrecondition(
-        running == running_.end()
-            ? fmt::format("nothing is known of the steps of job {}: this controller has not "
-                          "planned it since it was started, or has made {} plans since",
-                          question.job.value(), StoryOptions::kMostPlans)
-            : fmt::format("job {} runs by {} now, a plan that this controller no longer holds",
-                          question.job.value(), running->second)));
+    return Fail(NotHere(question.job, running == running_.end() ? "" : running->second));
   }
 
   void Keep(controller::StepsRecorded recorded) {
