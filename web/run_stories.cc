@@ -316,8 +316,7 @@ class RunStories final : public controller::RunStory {
   }
 
  private:
-  // ---- On the thread ----
-
+  // All on the thread.
   void KeepPlan(controller::MadePlan made) {
     MW_CHECK(made.plan != nullptr && made.request != nullptr) << "a plan of nothing";
     auto forecast = planner::ForecastStep(*made.plan, made.topology);
