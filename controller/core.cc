@@ -119,6 +119,10 @@ Result<HangReport> Core::Hang(JobId id, Now now) const {
   return HangOf(*job, state_, now);
 }
 
+std::map<std::string, std::vector<DeviceRun>> Core::DeviceRuns() const {
+  return DeviceRunsOf(state_.meshes);
+}
+
 std::map<std::string, std::vector<int64_t>> Core::DeviceJobs() const {
   return DeviceJobsOf(state_.members);
 }

@@ -47,6 +47,7 @@ class Core {
   // Where its devices are, and who is suspected. Errors: kNotFound.
   Result<HangReport> Hang(JobId id, Now now) const;
   std::map<std::string, std::vector<int64_t>> DeviceJobs() const;
+  std::map<std::string, std::vector<DeviceRun>> DeviceRuns() const;
   std::map<std::string, int64_t> JobCounts() const;     // by state name, every state
   std::map<std::string, int64_t> WorkerCounts() const;  // by state name, every state
   // Whether a worker has registered in this session and has not been lost.

@@ -130,6 +130,30 @@ std::map<std::string, std::vector<int64_t>> DeviceJobsOf(const Membership& membe
   return jobs;
 }
 
+std::map<std::string, std::vector<DeviceRun>> DeviceRunsOf(const LiveMeshes& meshes) {
+  std::map<std::string, std::vector<DeviceRun>> runs;
+  for (const MeshGeneration gen : meshes.Generations()) {
+    const MeshLife& mesh = meshes.At(gen);
+    const PlannedJob& plan = mesh.state().order.plan;
+    for (const MeshMember& member : mesh.state().members) {
+      for (size_t i = 0; i < member.ranks.size(); ++i) {
+        DeviceRun& run = runs[member.worker].emplace_back();
+        run.device = member.local_devices[i];
+        run.job = mesh.job();
+        run.rank = member.ranks[i];
+        for (const std::string& name : plan.programs) {
+          const StepList* const list =
+              plan.lists == nullptr ? nullptr : plan.lists->Find(name, run.rank);
+          if (list == nullptr) continue;
+          run.stage = list->stage;
+          run.programs[name] = static_cast<int64_t>(list->items.size());
+        }
+      }
+    }
+  }
+  return runs;
+}
+
 std::map<std::string, int64_t> CountStates(const JobBook& book) {
   std::map<std::string, int64_t> counts;
   for (int i = 1; i < proto::kJobStateCount; ++i) {

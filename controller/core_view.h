@@ -29,6 +29,17 @@ JobStory StoryOf(const JobEntry& job);
 // By worker, the job of each of its devices; 0: free.
 std::map<std::string, std::vector<int64_t>> DeviceJobsOf(const Membership& members);
 
+// What a device of a worker has been given to run.
+struct DeviceRun {
+  int device = 0;  // of the worker
+  JobId job{0};
+  int rank = 0;
+  int stage = 0;
+  std::map<std::string, int64_t> programs;  // by name, their instructions; empty: not known
+};
+// By worker, those of its devices that are part of a mesh.
+std::map<std::string, std::vector<DeviceRun>> DeviceRunsOf(const LiveMeshes& meshes);
+
 std::map<std::string, int64_t> CountStates(const JobBook& book);        // by name, every state
 std::map<std::string, int64_t> CountStates(const Membership& members);  // likewise
 // What the job reads and its mesh runs.

@@ -146,9 +146,11 @@ Result<std::string> Api::Worker(const std::string& name) {
   MW_ASSIGN_OR_RETURN(const ClusterState state, parts_.cluster.Look());
   for (const proto::WorkerInfo& worker : state.workers) {
     if (worker.name != name) continue;
-    const auto jobs = state.device_jobs.find(name);
-    return WorkerDetailJson(
-        worker, jobs == state.device_jobs.end() ? std::vector<int64_t>() : jobs->second);
+    const auto of = [&name](const auto& by_worker) {
+      const auto at = by_worker.find(name);
+      return at == by_worker.end() ? std::decay_t<decltype(at->second)>() : at->second;
+    };
+    return WorkerDetailJson(worker, of(state.device_jobs), of(state.device_runs));
   }
   return Fail(NotFound(fmt::format("there is no worker {}", name.substr(0, 100))));
 }

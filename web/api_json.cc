@@ -103,10 +103,19 @@ std::string JobDetailJson(const JobDetail& job) {
   return JsonText(object);
 }
 
-std::string WorkerDetailJson(const proto::WorkerInfo& worker, const std::vector<int64_t>& jobs) {
+std::string WorkerDetailJson(const proto::WorkerInfo& worker, const std::vector<int64_t>& jobs,
+                             const std::vector<controller::DeviceRun>& runs) {
   Object object = report::WorkerObject(worker);
   object["note"] = worker.note;
   object["jobs"] = jobs;
+  object["runs"] = Object::array();
+  for (const controller::DeviceRun& run : runs) {
+    object["runs"].push_back({{"device", run.device},
+                              {"job", run.job.value()},
+                              {"rank", run.rank},
+                              {"stage", run.stage},
+                              {"programs", run.programs}});
+  }
   return JsonText(object);
 }
 

@@ -31,8 +31,9 @@ struct JobDetail {
 };
 // A job with "runs", "recoveries", "devices", "device_memory_bytes" and "device_budget_bytes".
 std::string JobDetailJson(const JobDetail& job);
-// A worker with "note" and "jobs", one for each of its devices.
-std::string WorkerDetailJson(const proto::WorkerInfo& worker, const std::vector<int64_t>& jobs);
+// A worker with "note"; "jobs", one for each of its devices; "runs": what devices have been given.
+std::string WorkerDetailJson(const proto::WorkerInfo& worker, const std::vector<int64_t>& jobs,
+                             const std::vector<controller::DeviceRun>& runs);
 
 // {"columns":["step",...],"rows":[[0,...],...]}
 std::string CurveJson(const Curves::View& view);

@@ -143,6 +143,7 @@ class ControllerCluster final : public Cluster {
   static Result<ClusterState> See(const Core& core) {
     ClusterState state = Jobs(core);
     state.device_jobs = core.DeviceJobs();
+    state.device_runs = core.DeviceRuns();
     return state;
   }
 

@@ -26,7 +26,8 @@ struct ClusterState {
   uint64_t term = 0;
   std::vector<proto::JobInfo> jobs;  // newest first
   std::vector<proto::WorkerInfo> workers;
-  std::map<std::string, std::vector<int64_t>> device_jobs;  // by worker; 0: free
+  std::map<std::string, std::vector<int64_t>> device_jobs;                // by worker; 0: free
+  std::map<std::string, std::vector<controller::DeviceRun>> device_runs;  // by worker
 };
 
 struct StepsNews {
@@ -40,7 +41,8 @@ class Cluster {
   virtual ~Cluster() = default;
   // Errors: kUnavailable: the control loop does not answer. Of a job also kNotFound.
   virtual Result<ClusterState> Look() = 0;
-  // The same without device_jobs, and of workers what a tile shows: cheap enough for each second.
+  // The same without what devices have, and of workers what a tile shows: cheap enough for each
+  // second.
   virtual Result<ClusterState> Tiles() = 0;
   virtual Result<proto::JobInfo> Job(int64_t job) = 0;
   virtual Result<controller::JobStory> Story(int64_t job) = 0;

@@ -289,6 +289,7 @@ TEST_F(Page, HasEveryViewAndIsWalkedByKeyboard) {
   ExpectText("Folder on the controller");
   Open("/#/workers/w0");
   ExpectText("Devices and what runs on them");
+  ExpectText("Programs (instructions)");
   // People know a host by its name; what tells it from others is a detail.
   Expect(
       "[...document.querySelectorAll('tr')].some((row) => "

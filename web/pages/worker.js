@@ -17,6 +17,10 @@ function metricsLink(address) {
   return h('a', {href: `${url}/metrics`, rel: 'noreferrer'}, address);
 }
 
+function programsOf(run) {
+  return Object.entries(run.programs).map(([name, count]) => `${name} (${number(count)})`).join(', ');
+}
+
 export class Worker {
   constructor(store, name) {
     Object.assign(this, {store, name});
@@ -71,10 +75,12 @@ export class Worker {
       ['Cores of the host', worker.host_cores || '–'], ['Data', worker.address],
       ['Metrics', worker.metrics_address ? metricsLink(worker.metrics_address) : '–'],
       ['Last heard', `${seconds(worker.last_seen_s)} ago`]]));
-    this.devices.replaceChildren(tableOf(['Device', 'Job', 'State', 'Loss'], worker.jobs.map((id, device) => {
+    this.devices.replaceChildren(tableOf(['Device', 'Job', 'State', 'Loss', 'Rank', 'Programs (instructions)'], worker.jobs.map((id, device) => {
       const job = this.store.jobs.get(id);
+      const run = worker.runs.find((each) => each.device === device);
       return [device, id ? h('a', {href: `#/jobs/${id}`}, job ? `${id} ${job.name}` : id) : 'free',
-        job ? job.state.toLowerCase() : '', job && job.steps_done ? number(job.loss) : ''];
+        job ? job.state.toLowerCase() : '', job && job.steps_done ? number(job.loss) : '',
+        run ? `${run.rank}, stage ${run.stage}` : '', run ? programsOf(run) : ''];
     })));
     const own = events.filter((event) => event.text.split(/[^\w.-]+/).includes(this.name));
     this.events.replaceChildren(...eventItems(own.slice(-50)));

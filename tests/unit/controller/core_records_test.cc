@@ -1,9 +1,13 @@
 // Which steps devices are told to write down, and that what they wrote comes back by member.
 #include "controller/core_records.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "controller/launches_under_way.h"
+#include "tests/unit/controller/sim_cluster.h"
 
 namespace meshwright::controller {
 namespace {
@@ -43,6 +47,29 @@ TEST(CoreRecords, AndThoseThatSomebodyWants) {
   EXPECT_EQ(RecordedIn(Steps(30, 10), job), (ir::StepRange{30, 5}));
   EXPECT_EQ(RecordedIn(Steps(40, 10), job).count, 0);
   EXPECT_EQ(RecordedIn(Steps(0, 10), job), (ir::StepRange{1, 3})) << "and the first ones as ever";
+}
+
+// What a worker's page shows.
+TEST(CoreRecords, DevicesSayWhatTheyHaveBeenGiven) {
+  SimCluster cluster;
+  cluster.AddWorkers(2);
+  cluster.hold_from = 4;
+  const int64_t job = cluster.Submit(SimCluster::MakeJob(2, 1, 1, 10));
+  cluster.Settle();
+  const auto runs = cluster.core().DeviceRuns();
+  ASSERT_EQ(runs.size(), 2u);
+  std::set<int> ranks;
+  for (const auto& [worker, devices] : runs) {
+    ASSERT_EQ(devices.size(), 1u) << worker;
+    EXPECT_EQ(devices[0].job, JobId(job));
+    EXPECT_EQ(devices[0].device, 0);
+    ranks.insert(devices[0].rank);
+    EXPECT_EQ(cluster.core().DeviceJobs().at(worker)[0], job);
+  }
+  EXPECT_THAT(ranks, ::testing::ElementsAre(0, 1));
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  cluster.Settle();
+  EXPECT_TRUE(cluster.core().DeviceRuns().empty());
 }
 
 TEST(CoreRecords, OnlyStepsOfTrainingAre) {

@@ -45,6 +45,7 @@ class SiteTest : public testing::Test {
     cluster_->AddSteps(7, 1000);
     cluster_->AddWorker("w0", 2, 1);
     cluster_->state.device_jobs["w0"] = {7, 0};
+    cluster_->state.device_runs["w0"] = {{0, JobId(7), 3, 1, {{"step", 120}, {"eval", 40}}}};
     cluster_->events = {{5, 7, "job 7 runs"}, {6, 0, "w0 joined"}};
     cluster_->files = {
         {"7/plan.json", "{\"fits\":true}"},     {"7/plan.svg", "<svg/>"},
@@ -187,6 +188,9 @@ TEST_F(SiteTest, FilesThatHaveToBeWholeAreWholeOrAnError) {
 TEST_F(SiteTest, WorkersHistoryAndConfiguration) {
   EXPECT_EQ(Get("/api/v1/workers")[0]["name"], "w0");
   EXPECT_EQ(Get("/api/v1/workers/w0")["jobs"], Json::parse("[7,0]"));
+  EXPECT_EQ(Get("/api/v1/workers/w0")["runs"],
+            Json::parse(R"([{"device":0,"job":7,"programs":{"eval":40,"step":120},"rank":3,
+                             "stage":1}])"));
   EXPECT_EQ(Get("/api/v1/config")["bind"], "127.0.0.1");
   EXPECT_EQ(Get("/api/v1/history?hours=2")["columns"][0], "unix_ms");
   EXPECT_EQ(Get("/api/v1/events?limit=1")[0]["text"], "w0 joined");
