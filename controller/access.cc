@@ -121,6 +121,18 @@ Result<Caller> Access::Identify(const Shown& shown) const {
       "operator NAME` on its host makes one (--tls-dir); a worker joins with --join"));
 }
 
+namespace {
+
+// People ask for a command, and know nothing of its calls.
+std::string_view WhatFor(std::string_view method) {
+  for (const std::string_view first : {"BlobService/Has", "JobFileService/Resolve"}) {
+    if (method.ends_with(first)) return ", with which submitting a job begins";
+  }
+  return "";
+}
+
+}  // namespace
+
 Admission Access::Admit(std::string_view method, const Shown& shown) const {
   const Act act = ActOf(method);
   if (act == Act::kJoin) return {Caller{std::nullopt, "", shown.from}, true, OkStatus()};
@@ -131,9 +143,9 @@ Admission Access::Admit(std::string_view method, const Shown& shown) const {
   // Where everyone may do everything, nobody has a certificate to renew.
   const bool may = caller->role ? May(*caller->role, act) : act != Act::kRenew;
   if (may) return {*std::move(caller), true, OkStatus()};
-  const Status refusal =
-      PermissionDenied(fmt::format("{} may not call {}: that is for {}", WhoIs(*caller),
-                                   method.substr(method.rfind('.') + 1), WhoMay(act)));
+  const Status refusal = PermissionDenied(
+      fmt::format("{} may not call {}{}: that is for {}", WhoIs(*caller),
+                  method.substr(method.rfind('.') + 1), WhatFor(method), WhoMay(act)));
   return {*std::move(caller), true, refusal};
 }
 

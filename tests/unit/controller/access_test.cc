@@ -68,6 +68,10 @@ TEST(Roles, OfCertificatesSayWhatTheirHoldersMay) {
   EXPECT_THAT(
       access.Check(kSubmit, WithCertificate(Role::kViewer, "ann")).error().message(),
       AllOf(HasSubstr("viewer 'ann' may not call JobService/Submit"), HasSubstr("an operator")));
+  EXPECT_THAT(access.Check("/meshwright.v1.BlobService/Has", WithCertificate(Role::kViewer, "ann"))
+                  .error()
+                  .message(),
+              HasSubstr("BlobService/Has, with which submitting a job begins: that is for"));
 }
 
 TEST(Roles, OfTokensSayWhatTheirHoldersMay) {
