@@ -111,12 +111,16 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
   for (size_t p = 0; p < programs.size(); ++p) position[programs[p].device.value()] = p;
   std::vector<MemorySeries> series(programs.size());
   std::vector<size_t> next(programs.size(), 0);
+  std::vector<int> last(programs.size(), -1);  // instruction
   for (const planner::Span& span : simulation.spans) {
     const size_t p = position.at(span.device);
-    // Spans are in order of begin, and a device's RUNs in the order of its instructions.
-    MW_CHECK(next[p] < runs[like[p]].size())
+    // Spans are in order of begin, and a device's RUNs in the order of its instructions; one that
+    // waited within has several spans.
+    if (last[p] != span.instruction) ++next[p];
+    last[p] = span.instruction;
+    MW_CHECK(next[p] >= 1 && next[p] <= runs[like[p]].size())
         << "device " << span.device << " runs more than its program";
-    const RunMemory& run = runs[like[p]][next[p]++];
+    const RunMemory& run = runs[like[p]][next[p] - 1];
     series[p].push_back({span.begin_s, run.peak});
     series[p].push_back({span.end_s, run.after});
   }
