@@ -8,6 +8,7 @@
 
 #include "mesh/measured_factors.h"
 #include "report/forecast_trace.h"
+#include "report/memory_series.h"
 #include "report/step_trace.h"
 #include "tests/unit/report/planned_job.h"
 #include "tests/unit/report/recorded_step.h"
@@ -104,6 +105,14 @@ TEST_F(StepSpansTest, WaitingForALateMemberIsNoCommunication) {
     }
     return sum;
   };
+  // A run that waited in its middle is drawn in two pieces, and its memory is the same.
+  planner::Simulation shown = SimulationOf(plan(), Steps(records_).back());
+  const auto whole = MemoryOverTime(plan().Main(), shown);
+  shown.spans.insert(shown.spans.begin(), shown.spans.front());
+  const auto pieces = MemoryOverTime(plan().Main(), shown);
+  const auto of = static_cast<size_t>(shown.spans.front().device);
+  EXPECT_EQ(pieces[of].size(), whole[of].size() + 2);
+  EXPECT_EQ(pieces[of].back().bytes, whole[of].back().bytes);
   for (const int rank : {0, 1}) {
     EXPECT_NEAR(drawn_s(Steps(late), rank), drawn_s(Steps(records_), rank), 1e-6) << rank;
   }
