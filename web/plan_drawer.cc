@@ -15,9 +15,6 @@ namespace meshwright::web {
 Status DrawPlan(const controller::MadePlan& made) {
   MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
                       planner::ForecastStep(*made.plan, made.topology));
-  if (made.ahead) {
-    MW_TRY(WriteFileAtomic(made.job_dir + "/plan.txt", planner::FormatPlan(*made.plan, false)));
-  }
   MW_TRY(WriteFileAtomic(fmt::format("{}/{}", made.job_dir, kPlanPicture),
                          report::PlanSvg(*made.plan, forecast, made.topology)));
   return WriteFileAtomic(fmt::format("{}/{}", made.job_dir, kPlanFigures),

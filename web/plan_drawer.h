@@ -1,5 +1,5 @@
 // PlanDrawer: draws the plan of every job that is to run: plan.svg and plan.json in the job's
-// folder, beside plan.txt; of one that was made ahead and is taken up, all three.
+// folder, beside plan.txt.
 //
 // It has a thread of its own, so that nothing waits for a picture; a plan that cannot be drawn is
 // said in the log. Thread rule: thread-safe.

@@ -122,6 +122,14 @@ Status WriteFiles(const Story& story, const std::vector<report::RecordedStep>& s
   return WriteFileAtomic(path(kTimelineFile), trace);
 }
 
+// For who reads a job's folder: of the run before nothing is left there.
+Status ShowPlan(const planner::Plan& plan, const std::string& job_dir) {
+  for (const char* name : {kMeasuredPicture, kPartsFile, kTimelineFile}) {
+    MW_TRY(RemoveAll(fmt::format("{}/{}", job_dir, name)));
+  }
+  return WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false));
+}
+
 std::string Missing(const Story& story, const StoryQuestion& question) {
   const auto& known = story.run.steps();
   const std::string asked =
@@ -353,18 +361,16 @@ class RunStories final : public controller::RunStory {
     }
   }
 
-  // What is there to be read of the run before is of another plan.
   void TakeUp(JobId job, const std::string& layout) {
     const auto running = running_.find(job);
     if (running == running_.end() || running->second == layout) return;
     running->second = layout;
     Story* const story = Find(job, layout);
     if (story == nullptr) return;
-    for (const char* name : {kMeasuredPicture, kPartsFile, kTimelineFile}) {
-      (void)RemoveAll(fmt::format("{}/{}", story->made.job_dir, name));
-    }
-    if (taken_up_) taken_up_(story->made);
+    const Status shown = ShowPlan(*story->made.plan, story->made.job_dir);
+    if (!shown.ok()) LogWarn(shown.message());
     story->made.ahead = false;
+    if (taken_up_) taken_up_(story->made);
   }
 
   Story* Find(JobId job, const std::string& layout) {

@@ -42,6 +42,14 @@ TEST(ForeignKeyHint, ValuesOfTorchTitanThatAreNotHereSayWhatIs) {
   EXPECT_THAT(Error("checkpoint.async_mode=sometimes"), Not(HasSubstr("write")));
 }
 
+TEST(ForeignKeyHint, ValuesOfOthersAndNearOnesSayWhatIsMeant) {
+  EXPECT_THAT(Error("training.dtype=bf16"), HasSubstr("write \"bfloat16\""));
+  EXPECT_THAT(Error("training.dtype=FP16"), HasSubstr("write \"float16\""));
+  EXPECT_THAT(Error("optimizer.name=adam"), HasSubstr("write \"adamw\""));
+  EXPECT_THAT(Error("optimizer.name=adafacter"), HasSubstr("did you mean 'adafactor'?"));
+  EXPECT_THAT(Error("optimizer.name=shampoo"), Not(HasSubstr("did you mean")));
+}
+
 TEST(ForeignKeyHint, SynonymsOfOthersNameTheKeyThatIsMeant) {
   EXPECT_THAT(Error("optimizer.learning_rate=1"), HasSubstr("write optimizer.lr"));
   EXPECT_THAT(Error("training.grad_accum_steps=4"),

@@ -67,6 +67,14 @@ TEST(CoreRecords, DevicesSayWhatTheyHaveBeenGiven) {
     EXPECT_EQ(cluster.core().DeviceJobs().at(worker)[0], job);
   }
   EXPECT_THAT(ranks, ::testing::ElementsAre(0, 1));
+  // Its story and metrics are told by which plan it runs, also by a controller that takes it up.
+  ASSERT_EQ(cluster.begun.size(), 1u);
+  cluster.RestartController();
+  ASSERT_EQ(cluster.begun.size(), 2u);
+  for (const RunBegins& begins : cluster.begun) {
+    EXPECT_EQ(begins.job, JobId(job));
+    EXPECT_EQ(begins.layout, cluster.Info(job).layout);
+  }
   ASSERT_TRUE(cluster.Cancel(job).ok());
   cluster.Settle();
   EXPECT_TRUE(cluster.core().DeviceRuns().empty());

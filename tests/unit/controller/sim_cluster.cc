@@ -426,7 +426,7 @@ void SimCluster::Execute(Effects effects) {
             [](HealthChanged&) {},
             [](JobCounted&) {},
             [](StepsRecorded&) {},
-            [](RunBegins&) {},
+            [&](RunBegins& e) { begun.push_back(e); },
             [&](ActorAnswer& answer) { actor_answers.push_back(answer); },
         },
         effect);

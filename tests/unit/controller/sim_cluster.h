@@ -160,8 +160,9 @@ class SimCluster {
   int invitation_bytes = 0;                  // of every worker; 0: its name
   bool hold_actors = false;                  // actors do not answer
   std::vector<ActorAnswer> actor_answers;    // in order
-  std::vector<proto::StopActor> stopped_actors;           // that workers were told of
-  bool hold_reports = false;                              // workers run, their LaunchDone waits
+  std::vector<proto::StopActor> stopped_actors;  // that workers were told of
+  bool hold_reports = false;                     // workers run, their LaunchDone waits
+  std::vector<RunBegins> begun;
   int64_t hold_from = -1;                                 // they hang in this step
   bool hold_writes = false;                               // of checkpoints
   double snapshot_seconds = 0.001;                        // a step takes half a second

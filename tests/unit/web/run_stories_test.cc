@@ -141,10 +141,13 @@ TEST_F(RunStoriesTest, AJobOnFewerDevicesIsToldByThePlanThatItRunsBy) {
   EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).value(), HasSubstr("step 4, mean"))
       << "who asks for steps of the run before gets them";
 
+  EXPECT_EQ(ReadFile(dir_.File("plan.txt")).value(), planner::FormatPlan(*narrow, false));
+
   // Its host is back.
   stories_->OnRun(JobId(7), wide->layout.ToString());
   EXPECT_THAT(Ask(7, StoryForm::kWhy).value(), HasSubstr("step 4:"));
   EXPECT_THAT(taken_up_, ElementsAre(layout, wide->layout.ToString()));
+  EXPECT_EQ(ReadFile(dir_.File("plan.txt")).value(), planner::FormatPlan(*wide, false));
   stories_->OnRun(JobId(7), "a layout of which nothing is known");
   EXPECT_THAT(Ask(7, StoryForm::kWhy).error().message(), HasSubstr("no longer holds"));
 }
