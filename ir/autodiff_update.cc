@@ -149,13 +149,15 @@ class UpdateAppender {
   ValueId State(const std::string& name, ValueId like) {
     TensorType type = graph_.type(like);
     if (type.dtype != DType::kF64) type.dtype = spec_.moments_dtype;
-    return StateOf(name, type);
+    // What is padding of the param is that of its state.
+    return StateOf(name, type, ShardedDims::FromAttrs(graph_.producer(like).attrs));
   }
 
-  ValueId StateOf(const std::string& name, const TensorType& type) {
-    return builder_.AddOne(Op::kParam, {},
-                           {{"name", name}, {"init", std::string("zeros")}, {"state", int64_t{1}}},
-                           {type});
+  ValueId StateOf(const std::string& name, const TensorType& type,
+                  const ShardedDims& logical = {}) {
+    Attrs attrs = {{"name", name}, {"init", std::string("zeros")}, {"state", int64_t{1}}};
+    logical.ToAttrs(attrs);
+    return builder_.AddOne(Op::kParam, {}, std::move(attrs), {type});
   }
 
   Status AppendParam(const Param& param, ValueId multiplier, ValueId rate) {
@@ -215,6 +217,7 @@ class UpdateAppender {
                    {"state", int64_t{1}},
                    {kAverageOfAttr, param.name},
                    {kDrawnAsAttr, param.name}};
+    ShardedDims::FromAttrs(of).ToAttrs(attrs);
     const ValueId mean =
         builder_.AddOne(Op::kParam, {}, std::move(attrs), {graph_.type(param.value)});
     const ValueId renewed = builder_.graph().Output("update/" + param.name);

@@ -40,6 +40,7 @@ IdVector<ValueId, std::vector<NodeId>> Graph::Users() const {
 ShardedDims ShardedDims::FromAttrs(const Attrs& attrs) {
   ShardedDims result;
   result.global_dims = attrs.Ints("global_dims");
+  result.padded_dims = attrs.Ints("padded_dims");
   for (const std::string& axes : attrs.Strs("dim_axes")) {
     std::vector<std::string> list;
     size_t begin = 0;
@@ -59,6 +60,7 @@ void ShardedDims::ToAttrs(Attrs& attrs) const {
   for (const auto& list : dim_axes) axes.push_back(fmt::format("{}", fmt::join(list, ",")));
   attrs.Set("global_dims", global_dims);
   attrs.Set("dim_axes", axes);
+  if (!padded_dims.empty()) attrs.Set("padded_dims", padded_dims);
 }
 
 }  // namespace meshwright::ir

@@ -98,8 +98,10 @@ struct Graph {
 struct ShardedDims {
   Dims global_dims;
   std::vector<std::vector<std::string>> dim_axes;  // per dim, major axis first
+  // What the blocks are cut from, zeros behind the tensor's own elements; empty: the tensor itself.
+  Dims padded_dims = {};
 
-  // From the attributes {global_dims, dim_axes}; empty (whole) when absent.
+  // From the attributes {global_dims, dim_axes, padded_dims}; empty (whole) when absent.
   static ShardedDims FromAttrs(const Attrs& attrs);
   void ToAttrs(Attrs& attrs) const;
   bool whole() const { return global_dims.empty(); }

@@ -214,7 +214,8 @@
 // Sharded dims: ops that depend on global positions carry {global_dims:ints, dim_axes:strs} once
 // partitioned: entry i of dim_axes lists the mesh axes that split dim i, major first, joined by ','
 // ("micro,data"; "" = whole). The axis "micro" is the microbatch index of the RUN. Without these
-// attributes the local tensor is the global one.
+// attributes the local tensor is the global one. {padded_dims:ints}: blocks are those of a tensor
+// of these dims, which has padding behind the elements of the global one (planner/padding.h).
 #pragma once
 
 #include <cstdint>

@@ -124,6 +124,9 @@ struct Slot {
   // empty).
   Dims global_dims;
   Box box;
+  // What of a persistent slot is the part above: the first elements along each dim. Behind them is
+  // padding (planner/padding.h), zeros, which is neither saved nor loaded.
+  TensorType part() const { return box.size.empty() ? type : TensorType{type.dtype, box.size}; }
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 

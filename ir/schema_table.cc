@@ -148,7 +148,8 @@ Status OpCall::RequireShardedRank(int rank) const {
   if (!attrs.Has("global_dims") && !attrs.Has("dim_axes")) return OkStatus();
   const size_t dims = attrs.Ints("global_dims").size();
   const size_t axes = attrs.Strs("dim_axes").size();
-  if (dims == static_cast<size_t>(rank) && axes == dims) return OkStatus();
+  const size_t padded = attrs.Has("padded_dims") ? attrs.Ints("padded_dims").size() : dims;
+  if (dims == static_cast<size_t>(rank) && axes == dims && padded == dims) return OkStatus();
   return Error(fmt::format("global_dims has {} and dim_axes {} entries for a tensor of rank {}",
                            dims, axes, rank));
 }

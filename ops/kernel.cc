@@ -62,19 +62,22 @@ Result<BlockOffsets> ResolveOffsets(const ir::ShardedDims& dims, const ir::Dims&
                                     const DeviceCoords& coords) {
   BlockOffsets offsets{ir::Dims(local_dims.size(), 0), ir::Dims(local_dims.size(), 0)};
   if (dims.whole()) return offsets;
-  if (dims.global_dims.size() != local_dims.size() || dims.dim_axes.size() != local_dims.size()) {
+  const size_t rank = local_dims.size();
+  if (dims.global_dims.size() != rank || dims.dim_axes.size() != rank ||
+      (!dims.padded_dims.empty() && dims.padded_dims.size() != rank)) {
     return Fail(InvalidArgument(fmt::format(
         "sharded dims: global_dims [{}] with {} dim_axes do not fit the local shape [{}]",
         fmt::join(dims.global_dims, ","), dims.dim_axes.size(), fmt::join(local_dims, ","))));
   }
   for (size_t i = 0; i < local_dims.size(); ++i) {
     MW_ASSIGN_OR_RETURN(const DimParts part, ResolveDim(dims.dim_axes[i], coords));
-    const int64_t block = (dims.global_dims[i] + part.parts - 1) / part.parts;
+    const int64_t whole = dims.padded_dims.empty() ? dims.global_dims[i] : dims.padded_dims[i];
+    const int64_t block = (whole + part.parts - 1) / part.parts;
     if (block != local_dims[i]) {
       return Fail(InvalidArgument(fmt::format(
           "sharded dims: dim {} of size {} over axes [{}] ({} parts) has blocks of {}, but the "
           "local shape is [{}]",
-          i, dims.global_dims[i], fmt::join(dims.dim_axes[i], ","), part.parts, block,
+          i, whole, fmt::join(dims.dim_axes[i], ","), part.parts, block,
           fmt::join(local_dims, ","))));
     }
     offsets.base[i] = block * part.index;

@@ -48,7 +48,7 @@ SplitCheck::Answer SplitCheck::Check(ValueId value, int dim, int64_t parts) {
 SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, int dim,
                                          int64_t parts) {
   const Result<ir::FactorRule> rule = ir::RuleOf(graph_, user);
-  if (!rule.has_value()) return {kNeededWhole, 0, false};
+  if (!rule.has_value() || user.attrs.Has(kRepeatsAttr)) return {kNeededWhole, 0, false};
   const ir::DimFactors& factors = rule->operands[operand][static_cast<size_t>(dim)];
   if (factors.empty()) return {kFits, 0, false};
   const ir::Factor& factor = rule->factors[static_cast<size_t>(factors[0])];

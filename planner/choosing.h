@@ -109,6 +109,9 @@ struct Choosing {
   bool UsedElsewhere(ValueId value, const std::string& axis) const;
 };
 
+// int: of a `broadcast` that repeats heads for more devices than there are heads.
+inline constexpr char kRepeatsAttr[] = "repeats";
+
 bool SplitBy(const mesh::AxisList& axes, const std::string& axis);
 
 // By role. Errors: kInvalidArgument, with the way out.

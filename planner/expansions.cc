@@ -41,6 +41,7 @@ std::vector<ValueId> EmitSplitCrossEntropy(const ExpandCall& call) {
   const ValueId lse =
       builder.AddOne(Op::kAllReduce, {partial_lse}, {{"axes", axes}, {"kind", "lse"}}, {rows});
   Attrs pick_attrs = IgnoreAttrs(node);
+  ir::ShardedDims::FromAttrs(node.attrs).ToAttrs(pick_attrs);
   SetOffsets(pick_attrs, graph.type(node.inputs[0]), strategy.operands[0]);
   const ValueId partial_pick = builder.AddOne(Op::kPick, {inputs[0], inputs[1]}, pick_attrs);
   const ValueId picked =

@@ -97,7 +97,10 @@ void SetOffsets(Attrs& attrs, const ir::TensorType& global, const Sharding& shar
   const bool split = std::any_of(sharding.dims.begin(), sharding.dims.end(),
                                  [](const auto& d) { return !d.empty(); });
   if (!split) return;
-  ir::ShardedDims dims{global.dims, sharding.dims};
+  // Of what is padded the attributes say already where it ends.
+  ir::ShardedDims dims = ir::ShardedDims::FromAttrs(attrs);
+  if (dims.whole()) dims.global_dims = global.dims;
+  dims.dim_axes = sharding.dims;
   dims.ToAttrs(attrs);
 }
 
@@ -217,6 +220,8 @@ ValueId EmitInitialValue(ir::Builder& builder, const Node& param, const ir::Tens
   // Blocks of stages are those of the one stream of the whole.
   const std::string own = param.attrs.Str("block_of", param.attrs.Str("name"));
   Attrs attrs{{"name", param.attrs.Str(ir::kDrawnAsAttr, own)}};
+  const ir::ShardedDims logical = ir::ShardedDims::FromAttrs(param.attrs);
+  logical.ToAttrs(attrs);
   SetOffsets(attrs, global_type, sharding);
   if (const auto block = ir::StageBlock::FromAttrs(param.attrs)) block->ToAttrs(attrs);
   const double mean = param.attrs.Real("mean", 0);
@@ -228,7 +233,13 @@ ValueId EmitInitialValue(ir::Builder& builder, const Node& param, const ir::Tens
     const ValueId shape = builder.AddOne(Op::kConstant, {}, {{"value", 0.0}}, {local_type});
     const ValueId unit = builder.AddOne(Op::kNoise, {shape}, attrs);
     const ValueId wide = builder.AddOne(Op::kScale, {unit}, {{"factor", width}});
-    return builder.AddOne(Op::kShift, {wide}, {{"value", mean - width / 2}});
+    const ValueId drawn = builder.AddOne(Op::kShift, {wide}, {{"value", mean - width / 2}});
+    if (logical.whole()) return drawn;
+    // Ones, and zeros where there is padding.
+    attrs.Set("mean", 1.0);
+    attrs.Set("std", 0.0);
+    const ValueId inside = builder.AddOne(Op::kRandomNormal, {}, attrs, {local_type});
+    return builder.AddOne(Op::kMul, {drawn, inside});
   }
   attrs.Set("mean", mean);
   attrs.Set("std", deviation);

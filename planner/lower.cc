@@ -201,11 +201,16 @@ class DeviceLowering {
     return id;
   }
 
-  // The slot as one of the state that stages share.
+  // The slot as one of the state that stages share, or without its padding.
   static void PlaceBlock(const StateBlock& block, ir::Slot& slot) {
     slot.name = block.name;
     slot.global_dims = block.whole_dims;
     slot.box.offset[0] += block.first_row;
+    for (size_t d = 0; d < slot.global_dims.size(); ++d) {
+      const int64_t whole = slot.global_dims[d];
+      slot.box.offset[d] = std::min(slot.box.offset[d], whole);
+      slot.box.size[d] = std::min(slot.box.size[d], whole - slot.box.offset[d]);
+    }
   }
 
   // ---- transfers ----

@@ -57,8 +57,8 @@ enum class TensorRole : uint8_t {
 
 using TensorIndex = Id<struct StageTensorTag>;  // of Partition::tensors
 
-// Rows of a param that a stage holds: of the state with this name and these dims
-// (planner/vocabulary_blocks.h).
+// What a param of the graph is of the state with this name and these dims: rows that a stage holds
+// (planner/vocabulary_blocks.h), or all of it with padding behind (planner/padding.h).
 struct StateBlock {
   std::string name;
   ir::Dims whole_dims;
@@ -73,7 +73,7 @@ struct StageTensor {
   ir::TensorType global_type;
   mesh::Sharding sharding;  // over the planning mesh
   ir::TensorType local_type;
-  std::optional<StateBlock> block = {};  // of a param of which the stage holds some rows
+  std::optional<StateBlock> block = {};  // of a param that is not the state as it is kept
   ir::Space space = ir::Space::kDevice;  // of a param
 };
 

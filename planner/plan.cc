@@ -24,6 +24,7 @@
 #include "planner/lower.h"
 #include "planner/memory.h"
 #include "planner/overlap.h"
+#include "planner/padding.h"
 #include "planner/partition.h"
 #include "planner/resolve_layout.h"
 #include "planner/router_sweep.h"
@@ -513,6 +514,23 @@ class PlanMaker {
   std::map<std::string, Forward> prepared_;  // programs that others read
 };
 
+// Padding is work, but none of the model's.
+Result<double> FlopsOf(const ir::JobRequest& job) {
+  if (job.trained() == nullptr) return ModelFlops(job.main().graph);
+  MW_ASSIGN_OR_RETURN(const Graph step, MakeStepGraph(job));
+  return ModelFlops(step);
+}
+
+Result<Plan> RunPadded(const ir::JobRequest& job, const mesh::Topology& topology,
+                       const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
+  MW_ASSIGN_OR_RETURN(const std::optional<PaddedJob> padded, PadJob(job, layout));
+  if (!padded) return PlanMaker(job, topology, layout, scope, choose).Run();
+  MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(padded->job, topology, layout, scope, choose).Run());
+  MW_ASSIGN_OR_RETURN(plan.model_flops, FlopsOf(job));
+  plan.notes.insert(plan.notes.end(), padded->notes.begin(), padded->notes.end());
+  return plan;
+}
+
 }  // namespace
 
 const std::vector<ir::Program>& Plan::Of(std::string_view name) const {
@@ -556,7 +574,7 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   if (sized) sized->parallel.host_update = host_update;
   const ir::JobRequest& asked = sized ? *sized : job;
   if (layout.context() == 1 && layout.expert() == 1) {
-    MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(asked, topology, layout, scope, choose).Run());
+    MW_ASSIGN_OR_RETURN(Plan plan, RunPadded(asked, topology, layout, scope, choose));
     WriteDecided(job, asked, topology, plan);
     return plan;
   }
@@ -567,7 +585,7 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   const double beside = ShareBeside(asked.parallel.overlap, layout, seen);
   MW_ASSIGN_OR_RETURN(const JobOnAxes placed,
                       PlaceOnAxes(asked, layout, {costs, devices, choose != nullptr, beside}));
-  Result<Plan> plan = PlanMaker(placed.job, topology, placed.layout, scope, choose).Run();
+  Result<Plan> plan = RunPadded(placed.job, topology, placed.layout, scope, choose);
   if (plan.has_value()) {
     plan->notes.insert(plan->notes.end(), placed.notes.begin(), placed.notes.end());
     WriteDecided(job, asked, topology, *plan);

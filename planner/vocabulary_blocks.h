@@ -63,7 +63,8 @@ Result<ir::Graph> SplitVocabulary(ir::Graph graph, const Layout& layout, int mod
 Result<ir::Graph> SplitVocabularyLike(const ir::Graph& main, ir::Graph graph, const Layout& layout,
                                       int model_layers);
 
-// Of a `param` node that SplitVocabulary made: what it is a block of; nothing of others.
+// What a `param` node is of the state that is kept: what SplitVocabulary made, or a padded one
+// (planner/padding.h); nothing: it is the state.
 std::optional<StateBlock> BlockOfParam(const ir::Node& param, const ir::TensorType& type);
 
 }  // namespace meshwright::planner

@@ -49,7 +49,11 @@ Status CheckVocabulary(const ir::JobRequest& job, const Layout& layout) {
 }
 
 std::optional<StateBlock> BlockOfParam(const ir::Node& param, const ir::TensorType& type) {
-  if (!param.attrs.Has("block_of")) return std::nullopt;
+  if (!param.attrs.Has("block_of")) {
+    const ir::ShardedDims logical = ir::ShardedDims::FromAttrs(param.attrs);
+    if (logical.whole()) return std::nullopt;
+    return StateBlock{param.attrs.Str("name"), logical.global_dims, 0};
+  }
   const std::optional<ir::StageBlock> block = ir::StageBlock::FromAttrs(param.attrs);
   MW_CHECK(block && block->dim == 0) << param.attrs.Str("name") << " is no block of rows";
   StateBlock state{param.attrs.Str("block_of"), type.dims, block->first};

@@ -139,7 +139,7 @@ Result<std::vector<StateBlock>> VirtualCluster::ReadState() {
       MW_ASSIGN_OR_RETURN(const ops::HostTensor tensor,
                           runtime_->ReadPersistent(program.device.value(), slot.name));
       StateBlock block{program.device.value(), slot.name, slot.global_dims, slot.box, {}};
-      MW_CHECK(tensor.type == slot.type) << slot.name << " is of another type than its slot";
+      MW_CHECK(tensor.type == slot.part()) << slot.name << " is of another type than its slot";
       block.values.resize(static_cast<size_t>(tensor.type.elements()));
       for (size_t i = 0; i < block.values.size(); ++i) {
         block.values[i] = ElementAt(tensor.data, tensor.type.dtype, i);

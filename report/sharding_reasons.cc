@@ -15,6 +15,7 @@
 #include "planner/cost_model.h"
 #include "planner/job_on_axes.h"
 #include "planner/layout.h"
+#include "planner/padding.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
 #include "planner/zero.h"
@@ -384,8 +385,11 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
   std::iota(devices.begin(), devices.end(), 0);
   MW_ASSIGN_OR_RETURN(const planner::JobOnAxes placed,
                       planner::PlaceOnAxes(input.job, layout, {of_ways, devices, true}));
-  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(placed.job));
-  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(placed.job, std::move(graph), layout));
+  MW_ASSIGN_OR_RETURN(const std::optional<planner::PaddedJob> padded,
+                      planner::PadJob(placed.job, layout));
+  const ir::JobRequest& job = padded ? padded->job : placed.job;
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job));
+  MW_ASSIGN_OR_RETURN(explainer.step, planner::StageStep(job, std::move(graph), layout));
   const auto costs = search::MakeModelCosts(planner::TopologyOf(layout, input.topology), layout);
   MW_ASSIGN_OR_RETURN(
       explainer.model,

@@ -49,7 +49,7 @@ SnapshotFigures SnapshotsOf(const planner::Plan& plan, const mesh::Topology& top
     for (const ir::Slot& slot : main->second[rank].slots) {
       if (!slot.persistent) continue;
       const bool added = worker.boxes.insert({slot.name, {slot.box.offset, slot.box.size}}).second;
-      if (added) worker.bytes += slot.type.bytes();
+      if (added) worker.bytes += slot.part().bytes();
     }
   }
   for (const auto& [name, worker] : workers) {

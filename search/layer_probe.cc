@@ -12,6 +12,7 @@
 #include "ir/averages.h"
 #include "planner/job_on_axes.h"
 #include "planner/lower.h"
+#include "planner/padding.h"
 #include "planner/step_pieces.h"
 #include "planner/zero.h"
 
@@ -469,11 +470,17 @@ struct Placed {
 // The step as the axes of the layout compute it.
 Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout,
                      const planner::ProgramDevices& devices) {
-  if (layout.expert() == 1 && layout.context() == 1) return Placed{step.graph, layout};
-  MW_ASSIGN_OR_RETURN(const planner::JobOnAxes job,
-                      planner::PlaceOnAxes(step.job, layout, devices));
-  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(job.job));
-  return Placed{std::move(graph), job.layout};
+  const bool plain = layout.expert() == 1 && layout.context() == 1;
+  planner::JobOnAxes on_axes;
+  if (!plain) {
+    MW_ASSIGN_OR_RETURN(on_axes, planner::PlaceOnAxes(step.job, layout, devices));
+  }
+  const ir::JobRequest& job = plain ? step.job : on_axes.job;
+  const planner::Layout& placed = plain ? layout : on_axes.layout;
+  MW_ASSIGN_OR_RETURN(const std::optional<planner::PaddedJob> padded, planner::PadJob(job, placed));
+  if (plain && !padded) return Placed{step.graph, layout};
+  MW_ASSIGN_OR_RETURN(ir::Graph graph, planner::MakeStepGraph(padded ? padded->job : job));
+  return Placed{std::move(graph), placed};
 }
 
 }  // namespace

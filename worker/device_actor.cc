@@ -23,6 +23,11 @@ void BeginRecord(std::vector<ir::StepRecord>& records, int64_t step, StepRecorde
   }
 }
 
+TileCopy PartOf(const DeviceMemory::Persistent& entry) {
+  const ir::Box box{ir::Dims(entry.part.dims.size(), 0), entry.part.dims};
+  return TileCopy(entry.type.dims, box, ir::DTypeBytes(entry.type.dtype));
+}
+
 // Of what a persistent slot holds, from byte `from` on.
 Status ReadBytes(const DeviceMemory& memory, const DeviceMemory::Persistent& entry, int64_t from,
                  std::span<std::byte> into, device::Staging& staging) {
@@ -39,11 +44,25 @@ Status ReadBytes(const DeviceMemory& memory, const DeviceMemory::Persistent& ent
   return OkStatus();
 }
 
+// All that counts of a persistent slot, which has padding.
+Status ReadPart(const DeviceMemory& memory, const DeviceMemory::Persistent& entry,
+                std::span<std::byte> into, device::Staging& staging) {
+  if (into.empty()) return OkStatus();
+  std::vector<std::byte> all(static_cast<size_t>(entry.type.bytes()));
+  MW_TRY(ReadBytes(memory, entry, 0, all, staging));
+  return PartOf(entry).Pack(all.data(), into.data(), static_cast<ThreadTeam*>(nullptr));
+}
+
 // Parts that stay in the cache of a core; of a GPU, that its bus is busy with for a while.
 Status CopyInParts(const PersistentCopy& copy, const DeviceMemory::Persistent& entry,
                    const DeviceMemory& memory, const device::Device& device,
                    device::Staging& staging) {
   const auto bytes = static_cast<int64_t>(copy.into.size());
+  if (entry.part != entry.type) {
+    MW_TRY(ReadPart(memory, entry, copy.into, staging));
+    if (copy.copied) copy.copied(0, bytes);
+    return OkStatus();
+  }
   // Where nobody looks at parts a large copy goes past the cache.
   const bool whole = device.kind() == device::Kind::kCpu && !copy.copied;
   const int64_t part = int64_t{1} << (device.kind() == device::Kind::kCpu ? 20 : 25);
@@ -133,10 +152,10 @@ Result<LaunchRecord> DeviceActor::Run(Order& order) {
     if (const auto* const copies = std::get_if<Copies>(&order.what)) {
       for (const PersistentCopy& copy : *copies) {
         MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(copy.slot));
-        if (static_cast<int64_t>(copy.into.size()) != entry->type.bytes()) {
+        if (static_cast<int64_t>(copy.into.size()) != entry->part.bytes()) {
           return Fail(
               InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is copied to {}", rank(),
-                                          copy.slot, entry->type.bytes(), copy.into.size())));
+                                          copy.slot, entry->part.bytes(), copy.into.size())));
         }
         MW_TRY(CopyInParts(copy, *entry, memory_, device_, *staging_));
       }
@@ -310,8 +329,8 @@ Status DeviceActor::ReadOutputs(const std::string& program,
 
 Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) const {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
-  ops::HostTensor tensor{entry->type, {}};
-  tensor.data.resize(static_cast<size_t>(entry->type.bytes()));
+  ops::HostTensor tensor{entry->part, {}};
+  tensor.data.resize(static_cast<size_t>(entry->part.bytes()));
   MW_TRY(CopyPersistent(slot, tensor.data));
   return tensor;
 }
@@ -319,10 +338,11 @@ Result<ops::HostTensor> DeviceActor::ReadPersistent(const std::string& slot) con
 Status DeviceActor::CopyPersistent(const std::string& slot, std::span<std::byte> into) const {
   MW_ASSIGN_OR_RETURN(const DeviceMemory::Persistent* entry, FindPersistent(slot));
   MW_CHECK(staging_ != nullptr) << "rank " << rank() << " reads '" << slot << "' before its memory";
-  if (static_cast<int64_t>(into.size()) != entry->type.bytes()) {
+  if (static_cast<int64_t>(into.size()) != entry->part.bytes()) {
     return InvalidArgument(fmt::format("rank {}: '{}' of {} bytes is read into {}", rank(), slot,
-                                       entry->type.bytes(), into.size()));
+                                       entry->part.bytes(), into.size()));
   }
+  if (entry->part != entry->type) return ReadPart(memory_, *entry, into, *staging_);
   return ReadBytes(memory_, *entry, 0, into, *staging_);
 }
 
@@ -332,9 +352,20 @@ Status DeviceActor::FillPersistent(const std::string& slot, const FillBlock& fil
   const bool in_place = entry->space == ir::Space::kHost || (entry->space == ir::Space::kDevice &&
                                                              device_.kind() == device::Kind::kCpu);
   const auto bytes = static_cast<size_t>(entry->type.bytes());
-  if (in_place) return fill({memory_.Address(*entry), bytes});
+  const bool padded = entry->part != entry->type;
+  if (in_place && !padded) return fill({memory_.Address(*entry), bytes});
   std::vector<std::byte> copy(bytes);
-  MW_TRY(fill(copy));
+  if (!padded) {
+    MW_TRY(fill(copy));
+  } else if (entry->part.bytes() > 0) {
+    std::vector<std::byte> part(static_cast<size_t>(entry->part.bytes()));
+    MW_TRY(fill(part));
+    MW_TRY(PartOf(*entry).Unpack(part.data(), copy.data(), static_cast<ThreadTeam*>(nullptr)));
+  }
+  if (in_place) {
+    std::copy(copy.begin(), copy.end(), memory_.Address(*entry));
+    return OkStatus();
+  }
   if (entry->space == ir::Space::kDisk) return memory_.file()->Write(entry->offset_bytes, copy);
   return staging_->Write(memory_.Address(*entry), copy.data(), entry->type.bytes());
 }

@@ -67,7 +67,7 @@ Status DeviceMemory::AddProgram(const ir::Program& program) {
       int64_t& bytes = slot.space == ir::Space::kHost   ? host_bytes_
                        : slot.space == ir::Space::kDisk ? disk_bytes_
                                                         : persistent_bytes_;
-      persistent_[slot.name] = {slot.type, slot.kind, slot.space, bytes};
+      persistent_[slot.name] = {slot.type, slot.kind, slot.space, bytes, slot.part()};
       bytes += device::AlignUp(slot.type.bytes());
     } else if (it->second.type != slot.type) {
       return InvalidArgument(fmt::format(

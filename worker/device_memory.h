@@ -49,6 +49,7 @@ class DeviceMemory {
     ir::MemoryKind kind = ir::MemoryKind::kWeights;
     ir::Space space = ir::Space::kDevice;
     int64_t offset_bytes = 0;
+    ir::TensorType part;  // of which all is read and written from outside (ir::Slot::part)
   };
 
   // Errors: kInvalidArgument when a persistent slot has another type, or is in another memory, in

@@ -35,6 +35,24 @@ int64_t CheckedBytes(const ir::TensorType& type) {
   return bytes;
 }
 
+// A persistent slot says which part of a tensor its first elements are (ir::Slot::part), or
+// nothing.
+bool HoldsItsPart(const ir::Slot& slot) {
+  const size_t rank = slot.type.dims.size();
+  if (slot.global_dims.empty() && slot.box.offset.empty() && slot.box.size.empty()) return true;
+  if (slot.global_dims.size() != rank || slot.box.offset.size() != rank ||
+      slot.box.size.size() != rank) {
+    return false;
+  }
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t size = slot.box.size[d];
+    const int64_t offset = slot.box.offset[d];
+    if (size < 0 || size > slot.type.dims[d] || offset < 0) return false;
+    if (offset > slot.global_dims[d] || size > slot.global_dims[d] - offset) return false;
+  }
+  return true;
+}
+
 Status CheckMesh(const Program& program) {
   int64_t devices = 1;
   if (program.axes.size() != program.coords.size()) {
@@ -107,6 +125,8 @@ Status CheckSlots(const Program& program) {
           CheckArenaRange(host ? kMaxBytes : program.arena_bytes, name, slot.offset_bytes, bytes));
     } else if (slot.name.empty() || !persistent.insert(slot.name).second) {
       return InvalidArgument(name + ": a persistent slot needs a name of its own");
+    } else if (!HoldsItsPart(slot)) {
+      return InvalidArgument(name + ": its part is not within it and the whole tensor");
     }
   }
   return OkStatus();

@@ -73,7 +73,7 @@ Status StateSaver::MakeRoom(const proto::RankTiles& tiles, const StateSlots& slo
     if (of_rank == slots.end() || !of_rank->second.contains(name)) {
       return NotFound(fmt::format("rank {} holds no tensor '{}'", tiles.rank, name));
     }
-    bytes += of_rank->second.at(name).type.bytes();
+    bytes += of_rank->second.at(name).part().bytes();
   }
   if (bytes > copy.bytes) {
     copy.memory.reset();  // before there is another one
@@ -84,7 +84,7 @@ Status StateSaver::MakeRoom(const proto::RankTiles& tiles, const StateSlots& slo
   const std::byte* place = copy.memory ? copy.memory->data() : nullptr;
   for (const std::string& name : tiles.slots) {
     const ir::Slot& slot = of_rank->second.at(name);
-    const auto size = static_cast<size_t>(slot.type.bytes());
+    const auto size = static_cast<size_t>(slot.part().bytes());
     copy.boxes.push_back({name,
                           {slot.type.dtype, slot.global_dims},
                           slot.kind,

@@ -57,7 +57,8 @@ Status WriteTensors(const std::vector<proto::NamedTensor>& tensors, const StateS
                                            whole.ToString()));
       }
       const TileCopy tile(whole.dims, slot.box, ir::DTypeBytes(whole.dtype));
-      std::vector<std::byte> block(static_cast<size_t>(slot.type.bytes()));
+      std::vector<std::byte> block(static_cast<size_t>(slot.part().bytes()));
+      if (block.empty()) continue;
       const auto* const data = reinterpret_cast<const std::byte*>(tensor.bytes.data());
       if (tile.contiguous()) {
         std::copy_n(data + tile.offset_bytes(), block.size(), block.data());

@@ -230,6 +230,17 @@ TEST(Gpus, MeshesTrainTheModelOfOneCpu) {
   }
 }
 
+// Heads and words that three GPUs do not divide.
+TEST(Gpus, PaddingTrainsTheModelOfOneCpu) {
+  MW_NOT_FOR_THREADS();
+  MW_NEEDS_GPUS(3);
+  for (const char* family : {"gpt2", "llama"}) {
+    TinyOptions options = SmallModel(family);
+    options.dropout = 0.1;
+    if (!LeavesOut(3)) ExpectTrains(options, {1, 3, 1, 1}, 1e-4);
+  }
+}
+
 // Which queue goes first changes no bit, and neither does a recording.
 TEST(Gpus, OrderAndRecordingsChangeNothing) {
   MW_NOT_FOR_THREADS();
