@@ -38,7 +38,9 @@ std::vector<ConfigKey> ParallelismKeys() {
        MW_AT(parallel.context_attention),
        KeyKind::kChoice,
        {"auto", "gather", "ring", "ulysses", "nested"}},
-      {"parallelism", "tensor_parallel_degree", "Devices that share every matrix.",
+      {"parallelism", "tensor_parallel_degree",
+       "Devices that share every matrix; heads, widths and words that it does not divide are "
+       "padded.",
        MW_AT(parallel.tensor), KeyKind::kDegree},
       {"parallelism", "tensor_parallel_axes",
        "The tensor group as a grid of two or three axes (2D, 2.5D and 3D tensor parallelism), such "

@@ -328,6 +328,33 @@ Result<Graph> RepeatKeyHeads(const Graph& graph, int64_t tensor) {
   return builder.Finish();
 }
 
+double PaddingGrowth(const Graph& graph, int64_t tensor) {
+  if (tensor == 1) return 1;
+  Graph repeated;
+  const bool repeats = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return NeedsRepeats(graph, node, tensor);
+  });
+  if (repeats) {
+    Result<Graph> made = RepeatKeyHeads(graph, tensor);
+    if (made.has_value()) repeated = *std::move(made);
+  }
+  const Graph& used = repeats ? repeated : graph;
+  std::vector<std::string> notes;
+  const PaddedParams params = FindPadding(used, tensor, /*words=*/false, notes);
+  double growth = 1;
+  for (const NodeId id : used.NodesOf(Op::kParam)) {
+    const auto it = params.find(used.node(id).attrs.Str("name"));
+    if (it == params.end()) continue;
+    double own = 1;
+    for (size_t d = 0; d < it->second.size(); ++d) {
+      own *= static_cast<double>(it->second[d]) /
+             static_cast<double>(used.type(used.node(id).outputs[0]).dims[d]);
+    }
+    growth = std::max(growth, own);
+  }
+  return growth;
+}
+
 Result<std::optional<PaddedJob>> PadJob(const ir::JobRequest& job, const Layout& layout) {
   const int64_t tensor = layout.tensor();
   const bool rules = job.parallel.shardings == "rules" && layout.tensor_axes.size() < 2;

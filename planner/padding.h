@@ -50,6 +50,9 @@ Result<std::optional<PaddedJob>> PadJob(const ir::JobRequest& job, const Layout&
 PaddedParams FindPadding(const ir::Graph& graph, int64_t tensor, bool words,
                          std::vector<std::string>& notes);
 
+// How many times as many elements the weight has that grows most, words excepted; 1: none grows.
+double PaddingGrowth(const ir::Graph& graph, int64_t tensor);
+
 // The graph on padded weights; `mask`: what is added to logits that are padding.
 Result<ir::Graph> PadGraph(const ir::Graph& graph, const PaddedParams& params, double mask);
 

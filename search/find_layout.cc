@@ -263,7 +263,7 @@ class Finder {
 
   Status MakeFamilies() {
     MW_ASSIGN_OR_RETURN(zero_groups_, planner::ZeroGroupsOf(job_.parallel));
-    for (const int64_t tensor : choices_.TensorDegrees(device_count_)) {
+    for (const int64_t tensor : choices_.TensorDegrees(device_count_, model_.loss)) {
       for (const bool sequence_parallel : choices_.SequenceModes(tensor)) {
         if (!families_.empty() && IsOver()) break;
         Family family;
@@ -462,7 +462,7 @@ class Finder {
     problem.classes = classes_;
     problem.modes = modes_;
     if (!pinned_modes_.empty()) problem.modes.resize(1);
-    problem.tensor_degrees = choices_.TensorDegrees(device_count_);
+    problem.tensor_degrees = choices_.TensorDegrees(device_count_, model_.loss);
     problem.layers_of = [&](const Degrees& degrees) {
       return Table(degrees, microbatches, sequence_parallel && degrees.tensor() > 1, modes_);
     };

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "planner/padding.h"
 #include "planner/router_sweep.h"
 #include "planner/schedule.h"
 #include "planner/stages.h"
@@ -63,14 +64,16 @@ OpenChoices::OpenChoices(const ir::JobRequest& job)
       layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.main().graph)))),
       experts_(CommonExperts(job)) {}
 
-std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices) const {
+std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices, const ir::Graph& model) const {
+  constexpr double kMostGrowth = 1.125;
   std::vector<int64_t> degrees;
   if (job_.parallel.tensor > 0) {
     if (job_.parallel.tensor <= devices) degrees.push_back(job_.parallel.tensor);
     return degrees;
   }
   for (const int64_t degree : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32}) {
-    if (degree <= devices) degrees.push_back(degree);
+    if (degree > devices) break;
+    if (planner::PaddingGrowth(model, degree) <= kMostGrowth) degrees.push_back(degree);
   }
   return degrees;
 }

@@ -36,7 +36,9 @@ class OpenChoices {
  public:
   explicit OpenChoices(const ir::JobRequest& job);
 
-  std::vector<int64_t> TensorDegrees(int64_t devices) const;
+  // Of those that are open, the ones by which no weight of the model grows by more than an eighth
+  // (planner/padding.h). `model`: its loss, or that of a shorter one with the same layers.
+  std::vector<int64_t> TensorDegrees(int64_t devices, const ir::Graph& model) const;
   // Of replicas that share experts, where the model has some: powers of two, and all of them.
   static constexpr int64_t kAnyReplicas = 0;  // that all numbers divide
   std::vector<int64_t> ExpertDegrees(int64_t replicas) const;

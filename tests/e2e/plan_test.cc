@@ -92,7 +92,7 @@ TEST_F(PlanCommand, ExitCodesTellWhatDoesNotFitFromWhatIsWrong) {
     const char* says;
   };
   const std::vector<Case> cases = {
-      {{"--parallelism.tensor_parallel_degree=3", "--json"}, 4, "\"fits\": false"},
+      {{"--parallelism.data_parallel_replicate_degree=3", "--json"}, 4, "\"fits\": false"},
       // More than there are, open or pinned through.
       {{"--parallelism.tensor_parallel_degree=8"}, 4, "needs 8 devices, the cluster has 4"},
       {{"--what-if", "parallelism.nosuch=3"}, 2, "--what-if"},

@@ -88,7 +88,7 @@ class Commands : public ::testing::Test {
 
 TEST_F(Commands, PlanTellsWhatDoesNotFitFromWhatIsWrong) {
   EXPECT_EQ(Plan({}).code, kExitOk);
-  EXPECT_EQ(Plan({"parallelism.tensor_parallel_degree=3"}).code, kExitDoesNotFit);
+  EXPECT_EQ(Plan({"parallelism.data_parallel_replicate_degree=3"}).code, kExitDoesNotFit);
   if (!kSanitizedBuild) {
     EXPECT_EQ(Plan({"parallelism.data_parallel_replicate_degree=8"}).code, kExitDoesNotFit);
   }
@@ -97,9 +97,9 @@ TEST_F(Commands, PlanTellsWhatDoesNotFitFromWhatIsWrong) {
 }
 
 TEST_F(Commands, PlanSaysWhatWouldFit) {
-  const Outcome misfit = Plan({"parallelism.tensor_parallel_degree=3"});
+  const Outcome misfit = Plan({"parallelism.data_parallel_replicate_degree=3"});
   EXPECT_EQ(misfit.code, kExitDoesNotFit);
-  EXPECT_TRUE(Contains(misfit.error, "set parallelism.tensor_parallel_degree = \"auto\""))
+  EXPECT_TRUE(Contains(misfit.error, "set parallelism.data_parallel_replicate_degree = \"auto\""))
       << misfit.error;
 }
 

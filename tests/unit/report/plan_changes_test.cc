@@ -97,10 +97,12 @@ TEST(WithMemory, NamesTheWholeCard) {
 }
 
 TEST(FindFittingChanges, APinThatIsInTheWayIsTakenBackFirst) {
-  // Four heads are not divided by 3.
-  const auto changes = Find(SmallJob({"parallelism.tensor_parallel_degree=3"}), Devices(3, 0));
+  // The rows of a batch are not divided by 3.
+  const auto changes =
+      Find(SmallJob({"parallelism.data_parallel_replicate_degree=3"}), Devices(3, 0));
   ASSERT_FALSE(changes.fitting.empty());
-  EXPECT_EQ(changes.fitting.front().text, "set parallelism.tensor_parallel_degree = \"auto\"");
+  EXPECT_EQ(changes.fitting.front().text,
+            "set parallelism.data_parallel_replicate_degree = \"auto\"");
   EXPECT_GT(changes.fitting.front().step_s, 0);
 }
 
