@@ -44,6 +44,57 @@ void SayLogical(const Dims& logical, const Dims& padded, ir::Attrs& attrs) {
 // The padded size of each factor that has one.
 using PaddedFactors = std::map<FactorIndex, int64_t>;
 
+// Dims of a tensor once its factors are padded.
+Dims WithFactors(Dims dims, const ir::TensorFactors& factors, const FactorRule& rule,
+                 const PaddedFactors& padded) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const auto it = factors[d].empty() ? padded.end() : padded.find(factors[d][0]);
+    if (it == padded.end()) continue;
+    dims[d] = dims[d] / rule.factors[static_cast<size_t>(it->first)].size * it->second;
+  }
+  return dims;
+}
+
+bool SumsOver(const ir::TensorFactors& operand, const FactorRule& rule,
+              const PaddedFactors& padded) {
+  return std::any_of(operand.begin(), operand.end(), [&](const ir::DimFactors& dim) {
+    return !dim.empty() && padded.contains(dim[0]) &&
+           rule.factors[static_cast<size_t>(dim[0])].kind == ir::FactorKind::kReduced;
+  });
+}
+
+ValueId PadTo(Builder& builder, ValueId value, const Dims& dims) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const int64_t more = dims[d] - builder.type(value).dims[d];
+    if (more == 0) continue;
+    value =
+        builder.AddOne(Op::kPad, {value},
+                       {{"dim", static_cast<int64_t>(d)}, {"before", int64_t{0}}, {"after", more}});
+  }
+  return value;
+}
+
+ValueId CutTo(Builder& builder, ValueId value, const Dims& dims) {
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == builder.type(value).dims[d]) continue;
+    value = builder.AddOne(
+        Op::kSlice, {value},
+        {{"dim", static_cast<int64_t>(d)}, {"start", int64_t{0}}, {"size", dims[d]}});
+  }
+  return value;
+}
+
+// `inside` where a tensor of the plain dims is, zeros in the padding of `type`, whose last dims it
+// has from the first padded one on.
+ValueId Inside(Builder& builder, const Dims& plain, const ir::TensorType& type, double inside) {
+  size_t first = 0;
+  while (first + 1 < plain.size() && plain[first] == type.dims[first]) ++first;
+  const auto behind = static_cast<ptrdiff_t>(first);
+  const ValueId own = builder.AddOne(Op::kConstant, {}, {{"value", inside}},
+                                     {{type.dtype, Dims(plain.begin() + behind, plain.end())}});
+  return PadTo(builder, own, Dims(type.dims.begin() + behind, type.dims.end()));
+}
+
 class GraphPadder {
  public:
   GraphPadder(const Graph& graph, const PaddedParams& params, double mask)
@@ -151,25 +202,6 @@ class GraphPadder {
     return true;
   }
 
-  // Of a tensor of these dims.
-  static Dims WithFactors(Dims dims, const ir::TensorFactors& factors, const FactorRule& rule,
-                          const PaddedFactors& padded) {
-    for (size_t d = 0; d < dims.size(); ++d) {
-      const auto it = factors[d].empty() ? padded.end() : padded.find(factors[d][0]);
-      if (it == padded.end()) continue;
-      dims[d] = dims[d] / rule.factors[static_cast<size_t>(it->first)].size * it->second;
-    }
-    return dims;
-  }
-
-  static bool SumsOver(const ir::TensorFactors& operand, const FactorRule& rule,
-                       const PaddedFactors& padded) {
-    return std::any_of(operand.begin(), operand.end(), [&](const ir::DimFactors& dim) {
-      return !dim.empty() && padded.contains(dim[0]) &&
-             rule.factors[static_cast<size_t>(dim[0])].kind == ir::FactorKind::kReduced;
-    });
-  }
-
   void EmitPadded(const Node& node, const FactorRule& rule, const PaddedFactors& factors) {
     std::vector<ValueId> inputs;
     std::vector<OperandPadding> paddings;
@@ -224,51 +256,25 @@ class GraphPadder {
 
   ValueId Plain(ValueId old) {
     if (plain_[old].valid()) return plain_[old];
-    ValueId value = padded_[old].value;
-    const Dims& dims = DimsOf(old);
-    const Dims padded = PaddedDims(old);
-    for (size_t d = 0; d < dims.size(); ++d) {
-      if (dims[d] == padded[d]) continue;
-      value = builder_.AddOne(
-          Op::kSlice, {value},
-          {{"dim", static_cast<int64_t>(d)}, {"start", int64_t{0}}, {"size", dims[d]}});
-    }
-    plain_[old] = value;
-    return value;
+    plain_[old] = CutTo(builder_, padded_[old].value, DimsOf(old));
+    return plain_[old];
   }
 
   Padded As(ValueId old, const Dims& dims) {
     if (IsPadded(old) && PaddedDims(old) == dims) return padded_[old];
     if (dims == DimsOf(old)) return {Plain(old), false};
-    return {PadTo(Plain(old), dims), true};
-  }
-
-  ValueId PadTo(ValueId value, const Dims& dims) {
-    for (size_t d = 0; d < dims.size(); ++d) {
-      const int64_t more = dims[d] - builder_.type(value).dims[d];
-      if (more == 0) continue;
-      value = builder_.AddOne(
-          Op::kPad, {value},
-          {{"dim", static_cast<int64_t>(d)}, {"before", int64_t{0}}, {"after", more}});
-    }
-    return value;
+    return {PadTo(builder_, Plain(old), dims), true};
   }
 
   Padded Ready(const Padded& operand, ValueId old, BeforeSum want) {
     if (want == BeforeSum::kNothing || (want == BeforeSum::kZero && operand.zero)) return operand;
-    const ir::TensorType& type = builder_.type(operand.value);
-    const Dims& plain = DimsOf(old);
-    size_t first = 0;
-    while (first + 1 < plain.size() && plain[first] == type.dims[first]) ++first;
-    const auto behind = static_cast<ptrdiff_t>(first);
-    const double inside = want == BeforeSum::kMask ? mask_ : 1.0;
-    const ValueId own = builder_.AddOne(Op::kConstant, {}, {{"value", inside}},
-                                        {{type.dtype, Dims(plain.begin() + behind, plain.end())}});
-    const ValueId all = PadTo(own, Dims(type.dims.begin() + behind, type.dims.end()));
+    const ir::TensorType type = builder_.type(operand.value);
     if (want != BeforeSum::kMask) {
-      return {builder_.AddOne(Op::kMul, {operand.value, all}), true};
+      const ValueId ones = Inside(builder_, DimsOf(old), type, 1.0);
+      return {builder_.AddOne(Op::kMul, {operand.value, ones}), true};
     }
-    const ValueId mask = builder_.AddOne(Op::kShift, {all}, {{"value", -mask_}});
+    const ValueId words = Inside(builder_, DimsOf(old), type, mask_);
+    const ValueId mask = builder_.AddOne(Op::kShift, {words}, {{"value", -mask_}});
     return {builder_.AddOne(Op::kAdd, {operand.value, mask}), false};
   }
 

@@ -514,19 +514,15 @@ class PlanMaker {
   std::map<std::string, Forward> prepared_;  // programs that others read
 };
 
-// Padding is work, but none of the model's.
-Result<double> FlopsOf(const ir::JobRequest& job) {
-  if (job.trained() == nullptr) return ModelFlops(job.main().graph);
-  MW_ASSIGN_OR_RETURN(const Graph step, MakeStepGraph(job));
-  return ModelFlops(step);
-}
-
 Result<Plan> RunPadded(const ir::JobRequest& job, const mesh::Topology& topology,
                        const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
   MW_ASSIGN_OR_RETURN(const std::optional<PaddedJob> padded, PadJob(job, layout));
   if (!padded) return PlanMaker(job, topology, layout, scope, choose).Run();
   MW_ASSIGN_OR_RETURN(Plan plan, PlanMaker(padded->job, topology, layout, scope, choose).Run());
-  MW_ASSIGN_OR_RETURN(plan.model_flops, FlopsOf(job));
+  MW_ASSIGN_OR_RETURN(const Graph model, job.trained() != nullptr
+                                             ? MakeStepGraph(job)
+                                             : Result<Graph>(job.main().graph));
+  plan.model_flops = ModelFlops(model);  // padding is work, but none of the model's
   plan.notes.insert(plan.notes.end(), padded->notes.begin(), padded->notes.end());
   return plan;
 }
