@@ -231,10 +231,11 @@ Result<Partition> FillParams(const ir::Graph& graph, const StageAssignment& stag
       const mesh::Sharding sharding = OnMesh(strategies.params.at(name), mesh);
       const ir::TensorType local{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)};
       const ValueId value = EmitInitialValue(builder, node, type, sharding, local);
-      builder.SetOutput(name, value);
-      const ir::MemoryKind kind = MemoryKindOf(node);
-      piece.outputs.push_back(result.tensors.Add({stage, TensorRole::kParam, kind, name, type,
-                                                  sharding, local, BlockOfParam(node, type)}));
+      const std::optional<StateBlock> block = BlockOfParam(node, type);
+      const std::string& state = block ? block->name : name;
+      builder.SetOutput(state, value);
+      piece.outputs.push_back(result.tensors.Add(
+          {stage, TensorRole::kParam, MemoryKindOf(node), state, type, sharding, local, block}));
     }
     MW_ASSIGN_OR_RETURN(ir::Graph local_graph, builder.Finish());
     piece.graph = std::make_shared<const ir::Graph>(std::move(local_graph));

@@ -203,7 +203,6 @@ class DeviceLowering {
 
   // The slot as one of the state that stages share, or without its padding.
   static void PlaceBlock(const StateBlock& block, ir::Slot& slot) {
-    slot.name = block.name;
     slot.global_dims = block.whole_dims;
     slot.box.offset[0] += block.first_row;
     for (size_t d = 0; d < slot.global_dims.size(); ++d) {

@@ -129,7 +129,9 @@ class Partitioner {
     version.sharding = sharding;
     version.tensor =
         AddTensor(stage, value, sharding, TensorRole::kParam, MemoryKindOf(param), name);
-    result_.tensors[version.tensor].block = BlockOfParam(param, graph_.type(value));
+    StageTensor& tensor = result_.tensors[version.tensor];
+    tensor.block = BlockOfParam(param, graph_.type(value));
+    if (tensor.block) tensor.name = tensor.block->name;
     versions.push_back(version);
     return versions.front();
   }

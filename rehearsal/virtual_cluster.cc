@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/philox.h"
 #include "ir/element_value.h"
+#include "planner/memory.h"
 
 namespace meshwright::rehearsal {
 namespace {
@@ -93,6 +94,9 @@ Result<std::unique_ptr<VirtualCluster>> VirtualCluster::StartPlan(planner::Plan 
   options.backend = backend;
   options.gpus = gpus;
   options.observer = observer;
+  // A device has what the plan says that the fullest takes; a GPU has buffers beside it.
+  const bool on_gpus = options.gpus.driver != nullptr;
+  if (!on_gpus) options.memory_limit_bytes = planner::FullestBytes(cluster->plan_.memory);
   options.fabric.cluster_id = "test";
   const auto uses_disk = [](const planner::DeviceMemory& memory) {
     return memory.disk.total_bytes > 0;

@@ -103,6 +103,8 @@ struct NearChoices {
   std::optional<TimedPlan> best;
   size_t fitting = 0;
   Status misfit;  // of the first that does not fit
+  // Of those whose programs the verifier rejects: a defect of the planner and not of the job.
+  std::vector<std::string> rejected;
 };
 
 Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& topology,
@@ -114,8 +116,16 @@ Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& 
     Result<TimedPlan> timed =
         FindTimed(job, topology, specs[i], time.OneOf(specs.size() - i), find);
     if (!timed.has_value()) {
-      if (timed.error().code() != StatusCode::kResourceExhausted) return Fail(timed.error());
-      if (tried.misfit.ok()) tried.misfit = timed.error();
+      const StatusCode code = timed.error().code();
+      const bool rejected = code == StatusCode::kInternal;
+      if (!rejected && code != StatusCode::kResourceExhausted) return Fail(timed.error());
+      if (rejected) {
+        tried.rejected.push_back(fmt::format(
+            "{} is left out, {}", MemoryText(job.parallel, specs[i]), timed.error().message()));
+      }
+      // What does not fit says more about the job than what should not have been.
+      const bool says_more = !rejected && tried.misfit.code() == StatusCode::kInternal;
+      if (tried.misfit.ok() || says_more) tried.misfit = timed.error();
       continue;
     }
     ++tried.fitting;
@@ -158,6 +168,7 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
   };
   Status nearest;
   Status farthest;
+  std::vector<std::string> rejected;
   const char* tried_last = "with the farthest memories that are open";
   const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel);
   for (size_t d = 0; d < choices.size(); ++d) {
@@ -167,6 +178,7 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
     }
     const SearchTime own = time.OneOf(d + 1 < choices.size() ? 2 : 1);
     MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, choices[d], own, find));
+    rejected.insert(rejected.end(), tried.rejected.begin(), tried.rejected.end());
     if (!tried.best) {
       farthest = tried.misfit;
       if (nearest.ok()) nearest = tried.misfit;
@@ -192,7 +204,9 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
         tried = std::move(next);
       }
     }
-    tried.best->found.plan.notes.push_back(std::move(note));
+    std::vector<std::string>& notes = tried.best->found.plan.notes;
+    notes.insert(notes.end(), rejected.begin(), rejected.end());
+    notes.push_back(std::move(note));
     return std::move(tried.best->found);
   }
   return Fail(Status(farthest.code(), fmt::format("{}: {}", tried_last, farthest.message())));

@@ -16,12 +16,11 @@ namespace {
 // Faster by less is not faster.
 constexpr double kLeastHidden = 1e-3;
 
-// Whether CPU devices have a core to spare for collectives (planner/overlap.h).
+// Whether collectives of a layout on all devices run beside what computes.
 bool HasSpareCores(const mesh::Topology& topology) {
-  constexpr double kWorthwhile = 0.5;
-  if (topology.devices.size() < 2 || planner::IsGpu(topology.ProfileOf(0))) return false;
-  const auto devices = static_cast<int64_t>(topology.devices.size());
-  return planner::SpareShare(topology, 0, devices).value_or(0) >= kWorthwhile;
+  planner::Layout all;
+  all.degrees[planner::Axis::kData] = static_cast<int64_t>(topology.devices.size());
+  return planner::ResolveOverlap({}, all, topology) == ir::OverlapMode::kOn;
 }
 
 // Of a plan whose collectives run beside what computes, as planner/overlap.h decides where a core
@@ -41,12 +40,12 @@ Result<bool> IsWorthOverlap(planner::Plan& plan, const mesh::Topology& topology)
 Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topology& topology,
                                   const SearchTime& time, const FindOnDevices& find) {
   Result<FoundPlan> found = find(job, topology, time);
-  if (job.parallel.overlap || job.trained() == nullptr || !HasSpareCores(topology)) return found;
+  if (job.parallel.overlap || job.trained() == nullptr) return found;
   ir::JobRequest in_turn = job;
   in_turn.parallel.overlap = false;
   if (!found.has_value()) {
-    if (found.error().code() != StatusCode::kResourceExhausted) return found;
-    if (time.IsOver(false)) return found;
+    const bool misfit = found.error().code() == StatusCode::kResourceExhausted;
+    if (!misfit || !HasSpareCores(topology) || time.IsOver(false)) return found;
     Result<FoundPlan> fitting = find(in_turn, topology, time);
     if (!fitting.has_value()) return found;
     fitting->plan.notes.push_back(

@@ -241,30 +241,34 @@ class PlanFinder {
     return planner::MakePlanOf(job_, topology_, layout, scope_, MakePinnedRules(job_));
   }
 
-  // The search's memory is an estimate: a little is left to what it is wrong by. What nothing fits
-  // into has all, and more where the programs may need less; where they need more, it is less.
+  // The search's memory is an estimate: a little is left to what it is wrong by. Where programs
+  // need more than their estimate it has less, where they may need less it has all and more.
   Result<Plan> PlanByRules() {
     Status misfit = OkStatus();
+    bool of_programs = false;  // which says more than what the estimate misses
     for (const double share : {0.99, 1.0, 1.1, 1.25}) {
       if (!misfit.ok() && time_.IsOver(false)) break;
       Result<FoundLayout> found = FindWithin(share);
       if (!found.has_value()) {
+        const bool tried = !misfit.ok();  // all that fits this share may have been
         if (found.error().code() != StatusCode::kResourceExhausted) {
-          // What fits by the estimate may all have been tried.
-          return Fail(misfit.ok() ? found.error() : misfit);
+          if (!tried) return Fail(found.error());
+        } else if (!of_programs && share <= 1.0) {
+          misfit = found.error();
         }
-        if (share <= 1.0) misfit = found.error();
         continue;
       }
       found_ = *std::move(found);
       Result<Plan> plan = FirstThatFits();
+      if (IsMisfit(plan) && !of_programs) plan = PlanWithinLess(std::move(plan));
       if (!IsMisfit(plan)) return plan;
-      if (share <= 1.0) return PlanWithinLess(std::move(plan));
+      misfit = plan.error();
+      of_programs = true;
     }
     return Fail(misfit);
   }
 
-  // What the programs miss says more than what the estimate does.
+  // `plan`: why what was found so far does not fit.
   Result<Plan> PlanWithinLess(Result<Plan> plan) {
     for (const double share : {0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
       if (time_.IsOver(false)) break;

@@ -4,15 +4,73 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/text.h"
 #include "ir/averages.h"
+#include "ir/factored.h"
 #include "ir/param_groups.h"
 #include "planner/resolve_layout.h"
 #include "search/open_choices.h"
 
 namespace meshwright::search {
 namespace {
+
+// Of all devices together, each once.
+struct JobBytes {
+  int64_t weights = 0;
+  int64_t frozen = 0;  // of the weights
+  int64_t optimizer = 0;
+  int64_t gradients = 0;
+  int64_t narrow = 0;      // copies of weights in the type that microbatches compute in
+  int64_t multiplied = 0;  // of these, what products read, forward and backward
+};
+
+// What the optimizer remembers of one param.
+int64_t OptimizerBytes(const ir::OptimizerSpec& optimizer, const ir::Node& param,
+                       const ir::TensorType& type) {
+  const bool wide = type.dtype == ir::DType::kF64;
+  if (optimizer.name == "adafactor") {
+    const Result<ir::Factored> factored = ir::FactoredOf(param, type);
+    if (!factored.has_value()) return 0;  // a plan says why it has none
+    const ir::DType kept = wide ? ir::DType::kF64 : ir::DType::kF32;
+    return ir::TensorType{kept, factored->RowsOf(type.dims)}.bytes() +
+           ir::TensorType{kept, factored->ColumnsOf(type.dims)}.bytes();
+  }
+  const ir::DType kept = wide ? ir::DType::kF64 : optimizer.moments_dtype;
+  return (optimizer.name == "adamw" ? 2 : 1) * type.elements() * ir::DTypeBytes(kept);
+}
+
+JobBytes JobBytesOf(const ir::JobRequest& job) {
+  JobBytes sum;
+  const ir::Graph& graph = job.main().graph;
+  std::set<ValueId> multiplied;
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op != ir::Op::kEinsum) continue;
+    for (ValueId input : node.inputs) {
+      while (graph.producer(input).op == ir::Op::kCast) input = graph.producer(input).inputs[0];
+      multiplied.insert(input);
+    }
+  }
+  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
+    const ir::Node& param = graph.node(id);
+    const ir::TensorType& type = graph.type(param.outputs[0]);
+    sum.weights += type.bytes();
+    if (ir::IsFrozen(param)) {
+      sum.frozen += type.bytes();
+      continue;
+    }
+    // Gradients may wait in the type that the loss is computed in.
+    const int64_t narrow = type.elements() * std::min(ir::DTypeBytes(type.dtype),
+                                                      ir::DTypeBytes(job.train.compute_dtype));
+    if (param.attrs.Has(ir::kAverageAttr)) sum.optimizer += type.bytes();
+    sum.optimizer += OptimizerBytes(job.optimizer, param, type);
+    sum.gradients += narrow;
+    sum.narrow += narrow;
+    if (multiplied.contains(param.outputs[0])) sum.multiplied += narrow;
+  }
+  return sum;
+}
 
 // What the memory of the hosts would change; empty: nothing.
 std::string HostMemoryText(const ir::JobRequest& job, int64_t there) {
@@ -33,41 +91,33 @@ std::string HostMemoryText(const ir::JobRequest& job, int64_t there) {
 }  // namespace
 
 int64_t LeastStateBytes(const ir::JobRequest& job) {
-  const int64_t states = job.optimizer.name == "adamw" ? 2 : 1;
-  int64_t weights = 0;
-  int64_t optimizer = 0;
-  int64_t gradients = 0;
-  int64_t narrow = 0;  // copies of weights in the type that microbatches compute in
-  const ir::Graph& graph = job.main().graph;
-  for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
-    const ir::TensorType& type = graph.type(graph.node(id).outputs[0]);
-    const ir::DType kept = type.dtype == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
-    // Gradients may wait in the type that the loss is computed in.
-    const int64_t gradient_bytes =
-        std::min(ir::DTypeBytes(type.dtype), ir::DTypeBytes(job.train.compute_dtype));
-    weights += type.bytes();
-    if (ir::IsFrozen(graph.node(id))) continue;
-    if (graph.node(id).attrs.Has(ir::kAverageAttr)) optimizer += type.bytes();
-    optimizer += states * type.elements() * ir::DTypeBytes(kept);
-    gradients += type.elements() * gradient_bytes;
-    narrow += type.elements() * gradient_bytes;
-  }
+  const ir::ParallelSpec& parallel = job.parallel;
+  JobBytes sum = JobBytesOf(job);
   const auto is_near = [](const std::string& memory) { return memory == "device"; };
-  if (!is_near(job.parallel.weights_memory)) weights = narrow = 0;
-  if (!is_near(job.parallel.optimizer_memory)) optimizer = 0;
-  if (!is_near(job.parallel.gradients_memory)) gradients = 0;
-  if (job.trained() == nullptr) return weights;
-  const int64_t zero = job.parallel.zero;
-  const bool open_experts = job.parallel.expert == 0 && CommonExperts(job) > 1;
-  if (job.parallel.data == 0 || zero < 0 || open_experts) return weights + optimizer + gradients;
+  // What the host may renew is in its memory: copies of weights come, and stay while there is a
+  // backward to read them, and a gradient goes as soon as it is made.
+  if (parallel.host_update != 0 && !is_near(parallel.optimizer_memory)) {
+    sum.weights = sum.frozen + sum.multiplied;
+    sum.gradients = 0;
+  }
+  if (!is_near(parallel.weights_memory)) sum.weights = sum.narrow = 0;
+  if (!is_near(parallel.optimizer_memory)) sum.optimizer = 0;
+  if (!is_near(parallel.gradients_memory)) sum.gradients = 0;
+  if (job.trained() == nullptr) return sum.weights;
+  const int64_t zero = parallel.zero;
+  const bool open_experts = parallel.expert == 0 && CommonExperts(job) > 1;
+  if (parallel.data == 0 || zero < 0 || open_experts) {
+    return sum.weights + sum.optimizer + sum.gradients;
+  }
   // Replicas that share experts have as many copies of these fewer; other weights have more.
   const int64_t copies =
-      std::max<int64_t>(1, job.parallel.data / std::max<int64_t>(1, job.parallel.expert));
+      std::max<int64_t>(1, parallel.data / std::max<int64_t>(1, parallel.expert));
   // Weights of which replicas read narrow copies are there once from the first stage on.
   const int64_t replicated =
-      zero < 1 ? weights * copies : std::min(weights * copies, weights + narrow * copies);
-  return (zero < 3 ? replicated : weights) + optimizer * (zero < 1 ? copies : 1) +
-         gradients * (zero < 2 ? copies : 1);
+      zero < 1 ? sum.weights * copies
+               : std::min(sum.weights * copies, sum.weights + sum.narrow * copies);
+  return (zero < 3 ? replicated : sum.weights) + sum.optimizer * (zero < 1 ? copies : 1) +
+         sum.gradients * (zero < 2 ? copies : 1);
 }
 
 Status CheckLeastMemory(const ir::JobRequest& job, const mesh::Topology& topology) {

@@ -218,10 +218,10 @@ std::string JobFingerprint(const ir::JobRequest& job) {
   const ir::TrainSpec& train = job.train;
   const ir::OptimizerSpec& optimizer = job.optimizer;
   return Sha256Hex(fmt::format(
-      "{}\nbatch {} sequence {} compile {} dtype {} {}\noptimizer {} {} {}\n",
+      "{}\nbatch {} sequence {} compile {} dtype {} {}\noptimizer {} {} {} {}\n",
       ir::FormatGraph(job.main().graph), train.global_batch, train.sequence, train.compile,
       static_cast<int>(train.compute_dtype), static_cast<int>(train.gradient_dtype), optimizer.name,
-      optimizer.momentum, optimizer.max_norm));
+      static_cast<int>(optimizer.moments_dtype), optimizer.momentum, optimizer.max_norm));
 }
 
 std::string ParallelFingerprint(const ir::ParallelSpec& parallel) {

@@ -164,5 +164,24 @@ TEST(ChooseMemory, PricesWhatIsFartherWhereRoomCostsTime) {
       << far->plan.notes.back();
 }
 
+// A defect of the planner with one memory leaves the others.
+TEST(ChooseMemory, PassesOverWhatTheVerifierRejects) {
+  ir::JobRequest job = Products(3);
+  job.parallel.optimizer_memory = "auto";
+  const FindOnDevices find = [](const ir::JobRequest& decided, const mesh::Topology&,
+                                const SearchTime&) -> Result<FoundPlan> {
+    if (decided.parallel.optimizer_memory == "device") return Fail(ResourceExhausted("too small"));
+    if (decided.parallel.optimizer_memory == "host") return Fail(Internal("no such slot"));
+    return FindPlan(Products(3), mesh::Topology::Local(1), {}, SystemClock());
+  };
+  const auto found = FindInMemories(job, mesh::Topology::Local(1), SearchTime(1, 1, kStill), find);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  const std::vector<std::string>& notes = found->plan.notes;
+  EXPECT_NE(notes.back().find("optimizer on the disk"), std::string::npos) << notes.back();
+  EXPECT_NE(notes[notes.size() - 2].find("in the memory of the host is left out, no such slot"),
+            std::string::npos)
+      << notes[notes.size() - 2];
+}
+
 }  // namespace
 }  // namespace meshwright::search

@@ -141,6 +141,13 @@ TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
   pinned.parallel.overlap = true;
   EXPECT_FALSE(FindWithOverlap(pinned, topology, SearchTime(1, 1, kStill), find).has_value());
   EXPECT_EQ(asked, 3);
+  // The second device's host has no core to spare, as planner::ResolveOverlap sees it: nothing was
+  // to run beside what computes.
+  mesh::Topology uneven = topology;
+  uneven.devices[1].host = "other";
+  uneven.hosts["other"].cores = 1;
+  EXPECT_FALSE(FindWithOverlap(OverlapJob(), uneven, SearchTime(1, 1, kStill), find).has_value());
+  EXPECT_EQ(asked, 4);
 }
 
 }  // namespace

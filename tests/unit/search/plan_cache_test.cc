@@ -126,6 +126,9 @@ TEST(PlanCacheKey, IsOfAllThatThePlanDependsOn) {
   EXPECT_NE(PlanCacheKey(other, topology, {}), key);
   EXPECT_EQ(JobFingerprint(other), JobFingerprint(job)) << "what is pinned is apart";
   other = job;
+  other.optimizer.moments_dtype = ir::DType::kBF16;
+  EXPECT_NE(PlanCacheKey(other, topology, {}), key);
+  other = job;
   other.name = "renamed";
   EXPECT_EQ(PlanCacheKey(other, topology, {}), key);
   EXPECT_NE(PlanCacheKey(job, mesh::Topology::Local(8, 1), {}), key);
