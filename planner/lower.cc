@@ -96,6 +96,17 @@ int64_t RoomForCopies(const LowerInput& input, const Program& program) {
   return room_bytes;
 }
 
+// The slot as one of the state that stages share, or without its padding.
+void PlaceBlock(const StateBlock& block, ir::Slot& slot) {
+  slot.global_dims = block.whole_dims;
+  slot.box.offset[0] += block.first_row;
+  for (size_t d = 0; d < slot.global_dims.size(); ++d) {
+    const int64_t whole = slot.global_dims[d];
+    slot.box.offset[d] = std::min(slot.box.offset[d], whole);
+    slot.box.size[d] = std::min(slot.box.size[d], whole - slot.box.offset[d]);
+  }
+}
+
 class DeviceLowering {
  public:
   // `known`: of another device of the stage; null: none.
@@ -199,17 +210,6 @@ class DeviceLowering {
     program_.slots.push_back(std::move(slot));
     known[at] = id;
     return id;
-  }
-
-  // The slot as one of the state that stages share, or without its padding.
-  static void PlaceBlock(const StateBlock& block, ir::Slot& slot) {
-    slot.global_dims = block.whole_dims;
-    slot.box.offset[0] += block.first_row;
-    for (size_t d = 0; d < slot.global_dims.size(); ++d) {
-      const int64_t whole = slot.global_dims[d];
-      slot.box.offset[d] = std::min(slot.box.offset[d], whole);
-      slot.box.size[d] = std::min(slot.box.size[d], whole - slot.box.offset[d]);
-    }
   }
 
   // ---- transfers ----

@@ -169,8 +169,7 @@ TEST(Tiers, StayWithinTheDevicesMemory) {
   planner::Plan wrong = *plan;
   --wrong.memory[0].total_bytes;
   SyntheticTokens tokens(kTierVocabulary);
-  const auto less =
-      VirtualCluster::StartPlan(wrong, job.train.seed, &tokens, ops::Backend::kCpu);
+  const auto less = VirtualCluster::StartPlan(wrong, job.train.seed, &tokens, ops::Backend::kCpu);
   ASSERT_FALSE(less.has_value());
   EXPECT_EQ(less.error().code(), StatusCode::kResourceExhausted) << less.error();
   const auto refused = RunJob(TierJob(c, kNear), 1, kTierVocabulary, memory.total_bytes);
