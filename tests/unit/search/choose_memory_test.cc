@@ -128,6 +128,23 @@ TEST(ChooseMemory, TakesTheNearestThatFits) {
   }
 }
 
+// With one microbatch gradients have no slots that stay: those that wait in the host's memory take
+// nothing from layer to layer.
+TEST(FindPlan, GradientsOfOneMicrobatchWaitInTheHostsMemory) {
+  constexpr int kLayers = 15;
+  constexpr int64_t kWeightBytes = (kLayers + 1) * 64 * 64 * 4;
+  ir::JobRequest job = Products(kLayers);
+  job.parallel.optimizer_memory = job.parallel.weights_memory = "host";
+  job.parallel.microbatches = 1;
+  mesh::Topology topology = mesh::Topology::Local(1);
+  topology.devices[0].memory_bytes = kWeightBytes * 3 / 4;
+  EXPECT_FALSE(FindPlan(job, topology, {}, SystemClock()).has_value());
+  job.parallel.gradients_memory = "host";
+  const auto found = FindPlan(job, topology, {}, SystemClock());
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_LE(found->plan.memory[0].total_bytes, topology.devices[0].memory_bytes);
+}
+
 // Of what fits near, the step may be longer than on devices without a limit; then one kind more is
 // priced, and taken where it is faster.
 TEST(ChooseMemory, PricesWhatIsFartherWhereRoomCostsTime) {
