@@ -147,6 +147,16 @@ Status AdjustMemory(TableReader& reader, mesh::DeviceProfile& profile) {
   return OkStatus();
 }
 
+Status AdjustKind(TableReader& reader, mesh::DeviceProfile& profile) {
+  std::string kind(mesh::DeviceKindName(profile.kind));
+  MW_TRY(reader.Text("kind", &kind));
+  if (kind != "cpu" && kind != "gpu") {
+    return reader.Wrong("kind", fmt::format("is \"{}\"; it must be cpu or gpu", kind));
+  }
+  profile.kind = kind == "gpu" ? mesh::DeviceKind::kGpu : mesh::DeviceKind::kCpu;
+  return OkStatus();
+}
+
 class ClusterParser {
  public:
   explicit ClusterParser(const ClusterSource& source) : source_(source) {}
@@ -264,16 +274,6 @@ class ClusterParser {
     if (profile) return profile;
     return Fail(
         reader.Wrong("file", fmt::format("{}: {}", path.string(), profile.error().message())));
-  }
-
-  static Status AdjustKind(TableReader& reader, mesh::DeviceProfile& profile) {
-    std::string kind(mesh::DeviceKindName(profile.kind));
-    MW_TRY(reader.Text("kind", &kind));
-    if (kind != "cpu" && kind != "gpu") {
-      return reader.Wrong("kind", fmt::format("is \"{}\"; it must be cpu or gpu", kind));
-    }
-    profile.kind = kind == "gpu" ? mesh::DeviceKind::kGpu : mesh::DeviceKind::kCpu;
-    return OkStatus();
   }
 
   static Status AdjustProfile(TableReader& reader, mesh::DeviceProfile& profile) {
