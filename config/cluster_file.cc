@@ -147,6 +147,16 @@ Status AdjustMemory(TableReader& reader, mesh::DeviceProfile& profile) {
   return OkStatus();
 }
 
+Status AdjustKind(TableReader& reader, mesh::DeviceProfile& profile) {
+  std::string kind(mesh::DeviceKindName(profile.kind));
+  MW_TRY(reader.Text("kind", &kind));
+  if (kind != "cpu" && kind != "gpu") {
+    return reader.Wrong("kind", fmt::format("is \"{}\"; it must be cpu or gpu", kind));
+  }
+  profile.kind = kind == "gpu" ? mesh::DeviceKind::kGpu : mesh::DeviceKind::kCpu;
+  return OkStatus();
+}
+
 class ClusterParser {
  public:
   explicit ClusterParser(const ClusterSource& source) : source_(source) {}
@@ -267,6 +277,7 @@ class ClusterParser {
   }
 
   static Status AdjustProfile(TableReader& reader, mesh::DeviceProfile& profile) {
+    MW_TRY(AdjustKind(reader, profile));
     double gbyte_per_s = 0, speed = 1;
     MW_ASSIGN_OR_RETURN(const bool has_rate,
                         reader.Number("memory_gbyte_per_s", &gbyte_per_s, {0, 1e6, true}));

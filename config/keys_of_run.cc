@@ -5,7 +5,10 @@ namespace meshwright::config {
 std::vector<ConfigKey> DeviceKeys() {
   return {
       {"parallelism", "gradient_bucket_bytes",
-       "Gradients are reduced in buckets of about this size.", MW_AT(parallel.bucket_bytes)},
+       "Gradients are reduced in buckets of about this size; those that zero_stage splits, weight "
+       "by "
+       "weight.",
+       MW_AT(parallel.bucket_bytes)},
       {"parallelism", "overlap",
        "Collectives run beside what computes, and gradients are reduced while others are made; "
        "auto: "

@@ -62,6 +62,10 @@ Status CheckLink(const DeviceProfile& profile, std::string_view name,
 
 }  // namespace
 
+std::string_view DeviceKindName(DeviceKind kind) {
+  return kind == DeviceKind::kGpu ? "gpu" : "cpu";
+}
+
 std::string_view KernelClassName(KernelClass kernel) {
   switch (kernel) {
     case KernelClass::kProduct:

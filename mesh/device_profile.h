@@ -10,17 +10,13 @@
 // their sources (mesh/known_profiles.cc). The text form, one fact a line, "#" starts a comment:
 //   profile "a100-80g"
 //   source "NVIDIA A100 datasheet"
-//   memory_bytes 85899345920
-//   reserve_bytes 4294967296      # of these plans use none
-//   launch_s 1e-06
-//   peak bf16 312000000000000
-//   bytes_per_s product 1835100000000
-//   rate product bf16 33554432:4.1e12 268435456:2.62e13
-//   link host 2.1e-06 4.5e-11     # seconds per message, seconds per byte
-//   link memory 1e-05 4.2e-11     # between the memories of the host and the device
-//   link disk 1e-04 5e-10         # between the worker's disk and the device
-//   host_bytes_per_s 31000000000
-//   host_compute_share 0.87
+//   kind gpu                      # or cpu; without it what the name says: a GPU if it is a known
+//   one memory_bytes 85899345920 reserve_bytes 4294967296      # of these plans use none launch_s
+//   1e-06 peak bf16 312000000000000 bytes_per_s product 1835100000000 rate product bf16
+//   33554432:4.1e12 268435456:2.62e13 link host 2.1e-06 4.5e-11     # seconds per message, seconds
+//   per byte link memory 1e-05 4.2e-11     # between the memories of the host and the device link
+//   disk 1e-04 5e-10         # between the worker's disk and the device host_bytes_per_s
+//   31000000000 host_compute_share 0.87
 //
 // Thread rule: values, pure functions. Source: the roofline model (Williams et al., CACM 2009)
 // with measured roofs; the growth of a rate with the work, Hockney and Jesshope, Parallel
@@ -83,8 +79,16 @@ struct MeasuredLinks {
   friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
 };
 
+// What decides how a plan uses a device, beside its numbers: GPUs have queues, a host that computes
+// beside them, and no disk.
+enum class DeviceKind : uint8_t { kCpu, kGpu };
+std::string_view DeviceKindName(DeviceKind kind);  // "cpu", "gpu"
+// Of a profile whose text does not say it: that of the known one of this name, else kCpu.
+DeviceKind KindOfProfileName(std::string_view name);
+
 struct DeviceProfile {
   std::string name;
+  DeviceKind kind = DeviceKind::kCpu;
   std::string source;        // where the numbers are from
   int64_t memory_bytes = 0;  // 0: not known
   // What plans leave of it to what they do not count (base/gpu_reserve.h): driver, libraries.
@@ -127,7 +131,8 @@ Result<DeviceProfile> ParseDeviceProfile(std::string_view text);
 
 using SharedProfile = std::shared_ptr<const DeviceProfile>;
 
-// By name: "v100-32g", "a100-40g", "a100-80g", "h100-80g", "h200-141g", "cpu".
+// By name: "v100-32g", "a100-40g", "a100-80g", "h100-80g", "h800-80g", "h200-141g", "cpu". Those of
+// GPUs have the link to the host's memory, and none between GPUs.
 const std::map<std::string, SharedProfile>& KnownDeviceProfiles();
 // That of a GPU as its driver names it ("NVIDIA A100-SXM4-80GB"), the one of the nearest memory
 // where several are of this name; null: not known.

@@ -1,10 +1,11 @@
 // Text of a device profile:
 //   file   = { line "\n" }
 //   line   = "profile" text | "source" text | "memory_bytes" integer | "launch_s" number
-//          | "reserve_bytes" integer
+//          | "reserve_bytes" integer | "kind" ( "cpu" | "gpu" )
 //          | "peak" dtype number | "bytes_per_s" kernel number
 //          | "rate" kernel dtype number ":" number { number ":" number }
-//          | "link" ( "process" | "host" ) number number | "host_bytes_per_s" number
+//          | "link" ( "process" | "host" | "memory" | "disk" ) number number
+//          | "host_bytes_per_s" number
 //          | "host_compute_share" number
 //          | "#" anything | ""
 //   text   = double quotes around anything but a double quote.
@@ -12,6 +13,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "base/text.h"
 #include "mesh/device_profile.h"
@@ -125,10 +127,21 @@ Status ReadLink(LineReader& line, MeasuredLinks& links) {
   return OkStatus();
 }
 
-Status ReadLine(LineReader& line, DeviceProfile& profile) {
+Status ReadKind(LineReader& line, std::optional<DeviceKind>& kind) {
+  const std::string_view word = line.Word();
+  for (const DeviceKind each : {DeviceKind::kCpu, DeviceKind::kGpu}) {
+    if (DeviceKindName(each) == word) kind = each;
+  }
+  if (kind && DeviceKindName(*kind) == word) return OkStatus();
+  return line.Wrong(fmt::format("kind is '{}'; it must be cpu or gpu", word));
+}
+
+Status ReadLine(LineReader& line, DeviceProfile& profile, std::optional<DeviceKind>& kind) {
   const std::string key(line.Word());
   if (key == "profile") {
     MW_ASSIGN_OR_RETURN(profile.name, line.Quoted(key));
+  } else if (key == "kind") {
+    MW_TRY(ReadKind(line, kind));
   } else if (key == "source") {
     MW_ASSIGN_OR_RETURN(profile.source, line.Quoted(key));
   } else if (key == "memory_bytes") {
@@ -154,9 +167,10 @@ Status ReadLine(LineReader& line, DeviceProfile& profile) {
     MW_TRY(ReadLink(line, profile.links));
   } else {
     const std::vector<std::string> known = {
-        "profile", "source",           "memory_bytes",      "launch_s",
-        "peak",    "reserve_bytes",    "bytes_per_s",       "rate",
-        "link",    "host_bytes_per_s", "host_compute_share"};
+        "profile",       "source",           "kind",
+        "memory_bytes",  "launch_s",         "peak",
+        "reserve_bytes", "bytes_per_s",      "rate",
+        "link",          "host_bytes_per_s", "host_compute_share"};
     return line.Wrong(fmt::format("unknown word '{}'{}; known: {}", key, DidYouMean(key, known),
                                   Join(known, ", ")));
   }
@@ -177,6 +191,10 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
   std::string text =
       fmt::format("profile {}\nsource {}\nmemory_bytes {}\nlaunch_s {}\n", Quote(profile.name),
                   Quote(profile.source), profile.memory_bytes, profile.launch_s);
+  // Only where it has to be said: who has never heard of it reads what it always has.
+  if (profile.kind != KindOfProfileName(profile.name)) {
+    text += fmt::format("kind {}\n", DeviceKindName(profile.kind));
+  }
   if (profile.reserve_bytes > 0) text += fmt::format("reserve_bytes {}\n", profile.reserve_bytes);
   for (size_t d = 0; d < kDTypeCount; ++d) {
     if (profile.peak_flops_per_s[d] == 0) continue;
@@ -211,11 +229,13 @@ std::string FormatDeviceProfile(const DeviceProfile& profile) {
 
 Result<DeviceProfile> ParseDeviceProfile(std::string_view text) {
   DeviceProfile profile;
+  std::optional<DeviceKind> kind;
   size_t number = 0;
   for (const std::string& content : Split(text, '\n')) {
     LineReader line(content, ++number);
-    if (!line.AtEnd()) MW_TRY(ReadLine(line, profile));
+    if (!line.AtEnd()) MW_TRY(ReadLine(line, profile, kind));
   }
+  profile.kind = kind.value_or(KindOfProfileName(profile.name));
   MW_TRY(CheckDeviceProfile(profile));
   return profile;
 }

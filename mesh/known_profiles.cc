@@ -29,7 +29,7 @@
 //
 // Links: the datasheets' NVLink (300, 600 and 900 GB/s in both directions together), of which three
 // quarters are reached, and 10 us a message: assumptions, for modules that are all connected. Cards
-// talk over PCI Express.
+// talk over PCI Express, and so does every GPU with its host's memory.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -50,6 +50,10 @@ constexpr double kH100Achievable = 794.5 * kTera;
 constexpr double kStreamShare = 0.9;
 constexpr double kGatherShare = 0.45;
 constexpr double kGpuLaunchS = 0.9e-6;
+
+constexpr double kLinkReached = 0.75;
+constexpr double kMessageS = 10e-6;
+constexpr double kPciBytesPerS = 32e9;  // 16 lanes of the fourth generation
 
 // 2 n^3 FLOPs for n = 256, 384, 512, 768, 1024, 1280, 1536, 2048, 3072, 4096.
 const RateCurve& A100Products() {
@@ -123,6 +127,7 @@ void SetCurves(DeviceProfile& profile, const Datasheet& sheet, ir::DType dtype, 
 DeviceProfile ProfileOf(const Datasheet& sheet) {
   DeviceProfile profile;
   profile.name = sheet.name;
+  profile.kind = DeviceKind::kGpu;
   profile.source = sheet.source;
   profile.memory_bytes = sheet.memory_gib * kGib;
   profile.reserve_bytes = GpuReserveBytes(profile.memory_bytes);
@@ -133,6 +138,7 @@ DeviceProfile ProfileOf(const Datasheet& sheet) {
   SetCurves(profile, sheet, ir::DType::kF64, sheet.f64_peak);
   SetCurves(profile, sheet, ir::DType::kF16, sheet.half_peak);
   if (sheet.has_bf16) SetCurves(profile, sheet, ir::DType::kBF16, sheet.half_peak);
+  profile.links.memory = LinkCost{kMessageS, 1 / (kLinkReached * kPciBytesPerS)};
   return profile;
 }
 
@@ -201,18 +207,20 @@ const std::map<std::string, SharedProfile>& KnownDeviceProfiles() {
   return profiles;
 }
 
+DeviceKind KindOfProfileName(std::string_view name) {
+  const auto& known = KnownDeviceProfiles();
+  const auto it = known.find(std::string(name));
+  return it == known.end() ? DeviceKind::kCpu : it->second->kind;
+}
+
 MeasuredLinks LinksOfGpu(std::string_view name, const DeviceProfile& known) {
-  constexpr double kReached = 0.75;
-  constexpr double kMessageS = 10e-6;
-  constexpr double kPciBytesPerS = 32e9;  // 16 lanes of the fourth generation
-  MeasuredLinks links;
+  MeasuredLinks links = known.links;
   for (const Datasheet& sheet : Datasheets()) {
     if (sheet.name != known.name) continue;
     const bool pci = name.find("PCI") != std::string_view::npos;
     const double bytes_per_s = pci ? kPciBytesPerS : sheet.link_bytes_per_s;
-    links.process = LinkCost{kMessageS, 1 / (kReached * bytes_per_s)};
+    links.process = LinkCost{kMessageS, 1 / (kLinkReached * bytes_per_s)};
     links.host = links.process;
-    links.memory = LinkCost{kMessageS, 1 / (kReached * kPciBytesPerS)};
   }
   return links;
 }

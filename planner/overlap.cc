@@ -30,9 +30,7 @@ std::optional<Writer> LastWriter(const ir::Program& program, size_t before, Slot
 
 }  // namespace
 
-bool IsGpu(const mesh::DeviceProfile& profile) {
-  return profile.name != "cpu" && mesh::KnownDeviceProfiles().contains(profile.name);
-}
+bool IsGpu(const mesh::DeviceProfile& profile) { return profile.kind == mesh::DeviceKind::kGpu; }
 
 std::optional<double> SpareShare(const mesh::Topology& topology, int device, int64_t devices) {
   MW_CHECK(device >= 0 && static_cast<size_t>(device) < topology.devices.size())

@@ -18,7 +18,7 @@
 
 namespace meshwright::planner {
 
-// Profiles that are known by name, but for the CPU's, are of GPUs.
+// Whatever the profile is called.
 bool IsGpu(const mesh::DeviceProfile& profile);
 
 // The share of a collective's time, from 0 to 1, that a program's device can compute in where

@@ -251,6 +251,7 @@ Result<std::string> WorkerProfileText(const ProfileRequest& request) {
     }
     profile = std::move(*parsed);
   }
+  profile.kind = mesh::DeviceKind::kCpu;  // whatever the file is of: these devices are CPUs
   if (request.memory_bytes > 0) SetUsableMemory(request.memory_bytes, profile);
   if (request.host_link_bytes_per_s > 0) {
     const double bytes_per_s = static_cast<double>(request.host_link_bytes_per_s);
@@ -284,6 +285,7 @@ Result<std::string> GpuProfileText(const std::string& mode, const std::string& g
       return Fail(InvalidArgument(fmt::format("{}: {}", mode, parsed.error().message())));
     profile = std::move(*parsed);
   }
+  profile.kind = mesh::DeviceKind::kGpu;
   if (memory_bytes > 0) SetUsableMemory(memory_bytes, profile);
   return mesh::FormatDeviceProfile(profile);
 }

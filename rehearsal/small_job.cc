@@ -229,6 +229,7 @@ Result<std::string> SmallPins(const ir::Graph& small, const std::string& pins,
 // Of what the job says, what has no part in whether layouts compute the same.
 void LeaveOut(config::JobConfig& config) {
   config.dtype = "float64";
+  config.gradient_dtype = "float32";
   config.train.tf32 = false;
   config.dataset_format = "uint16";  // tokens are made up, so the vocabulary may be small
   config.loss_on = "all";

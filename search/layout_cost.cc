@@ -359,7 +359,8 @@ class Coster {
     }
   }
 
-  // Of a single microbatch: gradients take the place of what is kept, layer by layer.
+  // Of a single microbatch: gradients take the place of what is kept, layer by layer, or wait in a
+  // farther memory.
   int64_t KeptWithGradients(int stage) const {
     const StateSetting setting = SettingOf(stage);
     int64_t live = 0;
@@ -370,9 +371,10 @@ class Coster {
       for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
         const LayerProbe& probe = Probe(stage, *layer);
         const ZeroSplit& zero = ZeroOf(stage, *layer);
-        live += OwnGradientBytes(probe, zero, setting) + SharedGradientBytes(probe, zero, setting);
-        most = std::max(most, live);
-        live -= probe.kept_bytes;
+        const int64_t gradients =
+            OwnGradientBytes(probe, zero, setting) + SharedGradientBytes(probe, zero, setting);
+        most = std::max(most, live + gradients);
+        live += (probe.gradients_stay ? gradients : 0) - probe.kept_bytes;
       }
     }
     return most;

@@ -1,7 +1,10 @@
 #include "worker/host_runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -44,9 +47,18 @@ Status HostRuns::Run(const StepInstruction& run, int64_t step) {
   return run.executable->Run(run.call, context, *cause_, counter_);
 }
 
+// The driver's thread, which calls this, knows no exceptions.
+Status HostRuns::TryRun(const StepInstruction& run, int64_t step) {
+  try {
+    return Run(run, step);
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("exception in a RUN of the host: {}", error.what()));
+  }
+}
+
 void HostRuns::RunQueued(const StepInstruction& run) {
   if (failure().run != nullptr) return;
-  Status status = Run(run, context_.step);
+  Status status = TryRun(run, context_.step);
   if (status.ok()) return;
   const MutexLock lock(mutex_);
   failure_ = {std::move(status), &run};

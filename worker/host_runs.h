@@ -44,6 +44,8 @@ class HostRuns {
   Failure failure() const;
 
  private:
+  Status TryRun(const StepInstruction& run, int64_t step);
+
   std::vector<std::byte> scratch_;
   std::unique_ptr<ThreadTeam> team_;  // null: the calling thread alone
   ops::RunContext context_;

@@ -54,6 +54,16 @@ std::vector<bool> OnHost(const ir::Program& program) {
   return on_host;
 }
 
+// Who takes an instruction of a CPU device.
+TierLane LaneOf(const ir::Program& program, const ir::Instruction& instruction) {
+  if (ir::RunsOnHost(program, instruction)) return TierLane::kHostRuns;
+  if (!ir::IsTierCopy(instruction.op)) return TierLane::kComputes;
+  for (const SlotId id : {instruction.inputs[0], instruction.outputs[0]}) {
+    if (program.slot(id).space == ir::Space::kDisk) return TierLane::kDisk;
+  }
+  return TierLane::kHost;
+}
+
 Access AccessTo(const std::byte* data, int64_t bytes, bool writes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   return {begin, begin + static_cast<uintptr_t>(bytes), writes};
@@ -105,6 +115,7 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::Load(ir::Program program,
     }
     loaded->steps_.push_back(std::move(*step));
   }
+  if (target.backend != ops::Backend::kCuda) loaded->StartTierThreads();
   return loaded;
 }
 
@@ -175,12 +186,19 @@ Status LoadedProgram::ResolveInstruction(size_t index, const DeviceMemory& memor
   return OkStatus();
 }
 
+void LoadedProgram::StartTierThreads() {
+  std::vector<TierLane> lanes;
+  for (const ir::Instruction& instruction : program_.instructions) {
+    lanes.push_back(LaneOf(program_, instruction));
+  }
+  tier_threads_ = worker::StartTierThreads(lanes, std::to_string(program_.device.value()));
+}
+
 // What an instruction touches: its slots, and for a RUN the workspace that others' slots may have
 // had before, unless the host does it. What is on a disk is touched by one thread alone.
 void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) {
-  const auto copies = [](const Step& step) { return ir::IsTierCopy(step.op); };
-  const auto beside = [&](const Step& step) { return copies(step) || step.host != nullptr; };
-  if (std::none_of(steps_.begin(), steps_.end(), beside)) return;
+  const auto is_there = [](const auto& thread) { return thread != nullptr; };
+  if (std::none_of(tier_threads_.begin(), tier_threads_.end(), is_there)) return;
   std::vector<TierItem> items(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const ir::Instruction& instruction = program_.instructions[i];
@@ -194,8 +212,8 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
     for (const SlotId id : instruction.inputs) add(id, false);
     for (const SlotId id : instruction.outputs) add(id, true);
     if (instruction.slot.valid()) add(instruction.slot, instruction.op == ir::Opcode::kRecv);
-    if (steps_[i].host != nullptr) {
-      item.lane = TierLane::kHostRuns;
+    item.lane = LaneOf(program_, instruction);
+    if (item.lane == TierLane::kHostRuns) {
       item.run = [this, i](int64_t step) { return host_runs_.Run(steps_[i], step); };
       continue;
     }
@@ -203,15 +221,14 @@ void LoadedProgram::MakeTierCopies(const DeviceMemory& memory, TierRates rates) 
       item.accesses.push_back(
           AccessTo(memory.arena() + program_.workspace_offset, program_.workspace_bytes, true));
     }
-    if (!copies(steps_[i])) continue;
-    item.lane = steps_[i].file == nullptr ? TierLane::kHost : TierLane::kDisk;
+    if (item.lane == TierLane::kComputes) continue;
     item.from = steps_[i].from;
     item.to = steps_[i].to;
     item.bytes = steps_[i].bytes;
     item.file = steps_[i].file;
     item.file_offset = steps_[i].file_offset;
   }
-  tiers_ = std::make_unique<TierCopies>(items, rates);
+  tiers_ = std::make_unique<TierCopies>(items, rates, std::move(tier_threads_));
 }
 
 Status LoadedProgram::Record() {

@@ -76,6 +76,8 @@ class LoadedProgram {
   Result<Step> LoadInstruction(const ir::Instruction& instruction, Links& links) const;
   Status ResolveInstruction(size_t index, const DeviceMemory& memory, bool queued);
   void ResolveRun(const ir::Instruction& run, const DeviceMemory& memory, Step& step);
+  // On the thread that loads, which is not the device's own.
+  void StartTierThreads();
   void MakeTierCopies(const DeviceMemory& memory, TierRates rates);
   Status RunInstructions(const ops::RunContext& context, FirstCause& cause,
                          InstructionCounter& counter);
@@ -91,6 +93,7 @@ class LoadedProgram {
   std::vector<ReportPlace> report_places_;
   HostRuns host_runs_;
   std::unique_ptr<QueuedStep> queued_;
+  TierThreads tier_threads_;           // until tiers_ has them
   std::unique_ptr<TierCopies> tiers_;  // null: there are no copies, or a GPU makes them
   std::unique_ptr<StepLanes> lanes_;   // null: one thing runs after the other, or a GPU's queues do
 };

@@ -1,8 +1,11 @@
 #include "worker/tier_copies.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -15,11 +18,24 @@ namespace {
 constexpr int64_t kLongAgo = std::numeric_limits<int64_t>::min() / 2;
 constexpr std::array<int64_t, kTierLanes> kNothing = {kLongAgo, kLongAgo, kLongAgo, kLongAgo};
 
+constexpr std::array<const char*, kTierLanes> kLaneNames = {"", "host", "disk", "runs"};
+
 }  // namespace
 
-TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
+TierThreads StartTierThreads(const std::vector<TierLane>& lanes, const std::string& name) {
+  TierThreads threads;
+  for (const TierLane lane : lanes) {
+    const auto l = static_cast<size_t>(lane);
+    if (lane == TierLane::kComputes || threads[l] != nullptr) continue;
+    threads[l] = std::make_unique<Executor>(fmt::format("mw-{}-{}", kLaneNames[l], name));
+  }
+  return threads;
+}
+
+TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates, TierThreads threads)
     : bytes_per_s_{0, rates.host_bytes_per_s, rates.disk_bytes_per_s, 0},
-      awaited_(items.size(), kNothing) {
+      awaited_(items.size(), kNothing),
+      threads_(std::move(threads)) {
   const auto count = static_cast<int64_t>(items.size());
   // Two steps: what the second waits for is what every one does.
   std::vector<QueueItem> queued;
@@ -53,7 +69,10 @@ TierCopies::TierCopies(const std::vector<TierItem>& items, TierRates rates)
     bytes_per_step_ += items[i].bytes;
   }
   for (size_t lane = 1; lane < kTierLanes; ++lane) {
-    if (!copies_[lane].empty()) threads_.emplace_back([this, lane] { Run(lane); });
+    if (copies_[lane].empty()) continue;
+    const bool posted =
+        threads_[lane] != nullptr && threads_[lane]->Post([this, lane] { Run(lane); });
+    MW_CHECK(posted) << "no thread for the " << copies_[lane].size() << " items of lane " << lane;
   }
 }
 
@@ -64,7 +83,9 @@ TierCopies::~TierCopies() {
     stopped_ = true;
     changed_.NotifyAll();
   }
-  for (std::thread& thread : threads_) thread.join();
+  for (const auto& thread : threads_) {
+    if (thread != nullptr) thread->Stop();
+  }
 }
 
 bool TierCopies::IsDone(const Awaited& awaited, int64_t turn) const {
@@ -147,7 +168,7 @@ bool TierCopies::RunTurn(size_t lane, int64_t turn) {
       while (!IsDone(copy.awaited, turn) && !stopped_) changed_.Wait(mutex_);
       if (stopped_) break;
     }
-    Status made = Make(lane, copy, step);
+    Status made = TryMake(lane, copy, step);
     const MutexLock lock(mutex_);
     if (!made.ok()) {
       if (failure_.ok()) failure_ = std::move(made);
@@ -162,6 +183,15 @@ bool TierCopies::RunTurn(size_t lane, int64_t turn) {
   behind_[lane] = turn;
   changed_.NotifyAll();
   return !ends_;
+}
+
+Status TierCopies::TryMake(size_t lane, const Copy& copy, int64_t step) {
+  try {
+    return Make(lane, copy, step);
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("instruction {}: exception in the thread \"{}\": {}",
+                                copy.instruction, threads_[lane]->name(), error.what()));
+  }
 }
 
 Status TierCopies::Make(size_t lane, const Copy& copy, int64_t step) {

@@ -14,6 +14,9 @@
 //
 // A link slower than memory is imitated by taking its time for each copy.
 //
+// Threads are started before there are any items, since a thread runs on the cores of the one that
+// starts it: those of a device's own thread may be one alone.
+//
 // Thread rule: Begin, Await, Passed, End and Stop belong to the device's thread. Ownership: owns
 // its threads; the bytes belong to the device's memory, as the file does.
 #pragma once
@@ -22,9 +25,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <thread>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/scratch_file.h"
@@ -56,10 +61,16 @@ struct TierRates {
   int64_t disk_bytes_per_s = 0;
 };
 
+// Of each lane; null: nobody takes its items.
+using TierThreads = std::array<std::unique_ptr<Executor>, kTierLanes>;
+// Started now, by the calling thread, for the lanes that are named (kComputes needs none). They
+// show as "mw-host-NAME", "mw-disk-NAME" and "mw-runs-NAME".
+TierThreads StartTierThreads(const std::vector<TierLane>& lanes, const std::string& name);
+
 class TierCopies {
  public:
-  // One item per instruction.
-  TierCopies(const std::vector<TierItem>& items, TierRates rates);
+  // One item per instruction. REQUIRES a thread for each lane that has items.
+  TierCopies(const std::vector<TierItem>& items, TierRates rates, TierThreads threads);
   ~TierCopies();
   TierCopies(const TierCopies&) = delete;
   TierCopies& operator=(const TierCopies&) = delete;
@@ -94,7 +105,9 @@ class TierCopies {
   void Run(size_t lane);
   // The turn of a lane through its items. False: there will be no more.
   bool RunTurn(size_t lane, int64_t turn);
-  // Errors: of the file.
+  // Errors: of the file, of what the host runs, kInternal for an exception: the device's thread
+  // waits for this one, so nothing may leave it in another way than by its end.
+  Status TryMake(size_t lane, const Copy& copy, int64_t step);
   Status Make(size_t lane, const Copy& copy, int64_t step);
   bool IsDone(const Awaited& awaited, int64_t turn) const MW_REQUIRES(mutex_);
   // All lanes are behind the turn.
@@ -117,7 +130,7 @@ class TierCopies {
   bool stopped_ MW_GUARDED_BY(mutex_) = false;
   Status failure_ MW_GUARDED_BY(mutex_);
   bool ends_ MW_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;
+  TierThreads threads_;
 };
 
 }  // namespace meshwright::worker

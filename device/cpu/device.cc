@@ -32,14 +32,13 @@ class CpuMemory final : public Memory {
 
 class CpuHostMemory final : public HostMemory {
  public:
-  explicit CpuHostMemory(int64_t bytes)
-      : bytes_(bytes), data_(std::make_unique<std::byte[]>(static_cast<size_t>(bytes))) {}
-  std::byte* data() const override { return data_.get(); }
+  CpuHostMemory(Mapping mapping, int64_t bytes) : bytes_(bytes), mapping_(std::move(mapping)) {}
+  std::byte* data() const override { return mapping_.data(); }
   int64_t bytes() const override { return bytes_; }
 
  private:
   const int64_t bytes_;
-  const std::unique_ptr<std::byte[]> data_;
+  const Mapping mapping_;
 };
 
 // Pins the calling thread. Errors: kInvalidArgument naming the core.
@@ -77,7 +76,9 @@ class CpuDevice final : public Device {
   MemoryUse memory() const override { return ledger_->use(); }
 
   Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) override {
-    return std::unique_ptr<HostMemory>(std::make_unique<CpuHostMemory>(bytes));
+    Result<Mapping> mapping = Mapping::Make(bytes);
+    if (!mapping.has_value()) return Fail(mapping.error().WithContext(options_.name));
+    return std::unique_ptr<HostMemory>(std::make_unique<CpuHostMemory>(std::move(*mapping), bytes));
   }
 
   int64_t host_link_bytes_per_s() const override { return options_.host_link_bytes_per_s; }

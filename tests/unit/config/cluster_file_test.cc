@@ -93,6 +93,19 @@ gbyte_per_s = 1
   EXPECT_DOUBLE_EQ(half.Rates(mesh::KernelClass::kElementwise).bytes_per_s, 700e9);
   EXPECT_DOUBLE_EQ(half.Rates(mesh::KernelClass::kGather).bytes_per_s, 350e9);
   EXPECT_EQ(cluster->profiles.at("own")->name, "own");
+  EXPECT_EQ(half.kind, mesh::DeviceKind::kGpu) << "as what it is like";
+  EXPECT_EQ(half.links.memory, whole.links.memory);
+  EXPECT_EQ(cluster->profiles.at("own")->kind, mesh::DeviceKind::kCpu) << "as the file says";
+}
+
+TEST(ClusterFile, AProfileMaySayWhatKindOfDeviceItIs) {
+  const auto cluster = Parse(std::string(kHosts) +
+                             "[[profiles]]\nname = \"own\"\nfile = \"own.profile\"\n"
+                             "kind = \"gpu\"\n");
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  EXPECT_EQ(cluster->profiles.at("own")->kind, mesh::DeviceKind::kGpu);
+  EXPECT_EQ(Refusal("[[profiles]]\nname = \"p\"\nlike = \"cpu\"\nkind = \"tpu\"\n"),
+            "dir/c.toml:4:8: kind of [[profiles]] is \"tpu\"; it must be cpu or gpu");
 }
 
 TEST(ClusterFile, RefusalsNamePlaceKeyAndWhatWouldDo) {

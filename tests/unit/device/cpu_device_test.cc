@@ -161,6 +161,16 @@ TEST(CpuDevice, MoreThanTheMachineHasIsAnErrorAndNotADeath) {
   EXPECT_EQ(device->memory().total(), 0);
 }
 
+TEST(CpuDevice, MoreMemoryOfTheHostThanThereIsIsAnErrorToo) {
+  DeviceOptions options;
+  options.name = "cpu:3";
+  const auto memory = MakeDevice(options)->AllocateHost(int64_t{1} << 46);
+  ASSERT_FALSE(memory.has_value());
+  EXPECT_EQ(memory.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(memory.error().ToString(), HasSubstr("cpu:3"));
+  EXPECT_THAT(memory.error().message(), HasSubstr("70368744177664 bytes"));
+}
+
 TEST(CpuDevice, TheTeamHasTheDevicesThreadsOnceEntered) {
   DeviceOptions options;
   options.threads = 2;

@@ -57,6 +57,23 @@ TEST(TopologyOfCluster, OwnProfilesComeBeforeTheKnownOnes) {
   EXPECT_EQ(TopologyOfCluster(cluster)->devices[16].memory_bytes, (1 << 20) - (1 << 10));
 }
 
+TEST(TopologyOfCluster, GpusHaveNoDiskWhateverTheyReserve) {
+  Cluster cluster;
+  DeviceProfile gpu = *KnownDeviceProfiles().at("a100-40g");
+  gpu.name = "own";
+  gpu.reserve_bytes = 0;
+  DeviceProfile cpu = *KnownDeviceProfiles().at("cpu");
+  cpu.memory_bytes = 1 << 20;
+  cpu.reserve_bytes = 1 << 10;
+  cluster.profiles["gpu"] = std::make_shared<const DeviceProfile>(gpu);
+  cluster.profiles["cpu"] = std::make_shared<const DeviceProfile>(cpu);
+  cluster.hosts = {Group("a", 1, 1, "gpu"), Group("b", 1, 1, "cpu")};
+  const auto topology = TopologyOfCluster(cluster);
+  ASSERT_TRUE(topology.has_value()) << topology.error();
+  EXPECT_FALSE(topology->devices[0].has_disk);
+  EXPECT_TRUE(topology->devices[1].has_disk);
+}
+
 TEST(TopologyOfCluster, RefusalsNameWhatIsWrong) {
   Cluster cluster = TwoGroups();
   cluster.hosts[0].profile = "h100-80gb";

@@ -67,6 +67,38 @@ TEST(DeviceProfile, ReadsWhatItWrites) {
   EXPECT_EQ(*ParseDeviceProfile(FormatDeviceProfile(measured)), measured);
 }
 
+// Who never said it is what the name says; a GPU may have any name.
+TEST(DeviceProfile, SaysWhatKindOfDeviceItIs) {
+  for (const auto& [name, profile] : KnownDeviceProfiles()) {
+    EXPECT_EQ(profile->kind, name == "cpu" ? DeviceKind::kCpu : DeviceKind::kGpu) << name;
+    EXPECT_EQ(FormatDeviceProfile(*profile).find("kind"), std::string::npos) << name;
+    DeviceProfile renamed = *profile;
+    renamed.name = "ours";
+    const std::string text = FormatDeviceProfile(renamed);
+    EXPECT_EQ(text.find("kind gpu\n") != std::string::npos, name != "cpu") << name;
+    EXPECT_EQ(*ParseDeviceProfile(text), renamed) << name;
+  }
+  DeviceProfile imitated = *KnownDeviceProfiles().at("a100-80g");
+  imitated.kind = DeviceKind::kCpu;
+  const std::string text = FormatDeviceProfile(imitated);
+  EXPECT_THAT(text, HasSubstr("kind cpu\n"));
+  EXPECT_EQ(*ParseDeviceProfile(text), imitated);
+  EXPECT_EQ(ParseDeviceProfile(FormatDeviceProfile(Small()))->kind, DeviceKind::kCpu);
+  EXPECT_THAT(ProfileError("kind tpu\n"),
+              HasSubstr("line 1: kind is 'tpu'; it must be cpu or gpu"));
+}
+
+TEST(DeviceProfile, GpusReachTheHostsMemoryOverPciExpress) {
+  for (const auto& [name, profile] : KnownDeviceProfiles()) {
+    const bool gpu = profile->kind == DeviceKind::kGpu;
+    ASSERT_EQ(profile->links.memory.has_value(), gpu) << name;
+    if (gpu) {
+      EXPECT_DOUBLE_EQ(1 / profile->links.memory->seconds_per_byte, 0.75 * 32e9) << name;
+    }
+    EXPECT_FALSE(profile->links.process || profile->links.host) << name;
+  }
+}
+
 TEST(DeviceProfile, LinksAreChecked) {
   const std::string text = FormatDeviceProfile(Small());
   EXPECT_THAT(ProfileError(text + "link network 1 1\n"),

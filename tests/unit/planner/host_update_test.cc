@@ -14,6 +14,7 @@
 #include "ir/verify.h"
 #include "planner/decided.h"
 #include "planner/forecast.h"
+#include "planner/overlap.h"
 #include "planner/plan.h"
 
 namespace meshwright::planner {
@@ -295,6 +296,26 @@ TEST(HostUpdate, TheHostOfAGpuHasThreads) {
   EXPECT_GT(least, 0);
   EXPECT_GT(more, least);
   EXPECT_GE(most, more);
+}
+
+// The host of a GPU renews at the rate of its own cores, whatever the GPU is called, and the link
+// to its memory is that of GPUs.
+TEST(HostUpdate, AGpuOfAnotherNameIsAGpu) {
+  const ir::JobRequest job = HostJob(-1);
+  const auto times = [&](const char* name) {
+    mesh::Topology gpus = mesh::Topology::Local(1);
+    mesh::DeviceProfile profile = *mesh::KnownDeviceProfiles().at("a100-80g");
+    profile.name = name;
+    gpus.devices[0].profile = std::make_shared<const mesh::DeviceProfile>(profile);
+    EXPECT_TRUE(IsGpu(gpus.ProfileOf(0))) << name;
+    EXPECT_DOUBLE_EQ(1 / TierLinkOf(gpus.ProfileOf(0), ir::Space::kHost).seconds_per_byte, 24e9);
+    return TimesOfUpdate(job, gpus, 1e9);
+  };
+  const UpdateTimes known = times("a100-80g");
+  const UpdateTimes own = times("ours");
+  EXPECT_GT(own.host_s, 10 * own.device_s);
+  EXPECT_EQ(own.host_s, known.host_s);
+  EXPECT_EQ(own.device_s, known.device_s);
 }
 
 // The host's work is beside the device's, and a step is no shorter than it.

@@ -221,9 +221,28 @@ TEST(GpuProfileText, IsThePublishedOneWithTheMemoryAndLinksOfTheGpu) {
   EXPECT_EQ(profile->reserve_bytes, 0) << "what a worker registers is usable";
   EXPECT_EQ(profile->links, mesh::LinksOfGpu("NVIDIA H200", *profile));
   EXPECT_TRUE(profile->links.process.has_value());
+  EXPECT_EQ(profile->kind, mesh::DeviceKind::kGpu);
   EXPECT_EQ(*GpuProfileText("cached", "NVIDIA GeForce RTX 4090", 24'000'000'000), "");
   EXPECT_EQ(*GpuProfileText("off", "NVIDIA H200", 1), "");
   EXPECT_FALSE(GpuProfileText("/no/such/file", "NVIDIA H200", 1).has_value());
+}
+
+// Whatever a file is of and is called: a worker knows what its devices are.
+TEST(ProfileTexts, OfAFileAreOfTheWorkersKind) {
+  Measured measured;
+  mesh::DeviceProfile own = *mesh::DefaultDeviceProfile();
+  own.name = "ours";
+  const std::string path = measured.dir.File("own.profile");
+  ASSERT_TRUE(WriteFileAtomic(path, mesh::FormatDeviceProfile(own)).ok());
+  const auto of_gpu = GpuProfileText(path, "NVIDIA GeForce RTX 4090", 24'000'000'000);
+  ASSERT_TRUE(of_gpu.has_value()) << of_gpu.error();
+  EXPECT_EQ(mesh::ParseDeviceProfile(*of_gpu)->kind, mesh::DeviceKind::kGpu);
+  const mesh::DeviceProfile& a100 = *mesh::KnownDeviceProfiles().at("a100-80g");
+  ASSERT_TRUE(WriteFileAtomic(path, mesh::FormatDeviceProfile(a100)).ok());
+  measured.request.mode = path;
+  const auto of_cpu = WorkerProfileText(measured.request);
+  ASSERT_TRUE(of_cpu.has_value()) << of_cpu.error();
+  EXPECT_EQ(mesh::ParseDeviceProfile(*of_cpu)->kind, mesh::DeviceKind::kCpu);
 }
 
 }  // namespace

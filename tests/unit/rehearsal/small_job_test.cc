@@ -61,6 +61,17 @@ TEST(SmallJob, WhatDoesNotDivideStaysSo) {
   EXPECT_EQ(small->vocabulary % 2, 1);
 }
 
+// A rehearsal computes in float64, and so do its gradients.
+TEST(SmallJob, GradientsOfSixteenBitsAreNoneOfIt) {
+  const PlannedCase planned =
+      Plan({"training.dtype=bfloat16", "training.gradient_dtype=bfloat16"}, 1);
+  EXPECT_EQ(planned.prepared.request.train.gradient_dtype, ir::DType::kBF16);
+  const auto small =
+      MakeSmallJob(planned.config, planned.prepared.model, planned.found.plan, false);
+  ASSERT_TRUE(small.has_value()) << small.error();
+  EXPECT_EQ(small->job.train.gradient_dtype, ir::DType::kF32);
+}
+
 // Fewer bytes could say otherwise in a small job.
 TEST(SmallJob, AttentionMeetsSharedRowsAsInTheJob) {
   for (const char* attention : {"auto", "ring", "gather", "ulysses"}) {

@@ -55,7 +55,7 @@ TEST(MemoryChoices, KeepWhatIsDecided) {
 }
 
 // Products of 64 x 64 weights: 16 KiB each, as much gradient and twice that of optimizer state.
-ir::JobRequest Products(int layers) {
+ir::JobRequest Products(int layers, bool says_layers = false) {
   Builder b("loss");
   const auto param = [&](const std::string& name) {
     return b.AddOne(Op::kParam, {}, {{"name", name}}, {{DType::kF32, {64, 64}}});
@@ -66,6 +66,7 @@ ir::JobRequest Products(int layers) {
   };
   ValueId x = b.AddOne(Op::kEmbedding, {param("wte"), cut(0)});
   for (int i = 0; i < layers; ++i) {
+    if (says_layers) b.SetLayer(i);
     x = b.AddOne(Op::kEinsum, {x, param("w" + std::to_string(i))}, {{"equation", "bsk,kn->bsn"}});
   }
   const auto loss = b.Add(Op::kCrossEntropy, {x, cut(1)});
@@ -126,6 +127,27 @@ TEST(ChooseMemory, TakesTheNearestThatFits) {
               std::string::npos)
         << refused.error();
   }
+}
+
+// With one microbatch gradients have no slots that stay: those that wait in the host's memory take
+// nothing from layer to layer.
+TEST(FindPlan, GradientsOfOneMicrobatchWaitInTheHostsMemory) {
+  constexpr int kLayers = 15;
+  constexpr int64_t kWeightBytes = (kLayers + 1) * 64 * 64 * 4;
+  ir::JobRequest job = Products(kLayers, true);
+  job.parallel = ir::OpenParallel();
+  job.parallel.offload_chunk_bytes = 16 << 10;
+  job.parallel.activations_memory = "device";
+  job.parallel.optimizer_memory = job.parallel.weights_memory = "host";
+  job.parallel.gradients_memory = "device";
+  job.parallel.microbatches = 1;
+  mesh::Topology topology = mesh::Topology::Local(1);
+  topology.devices[0].memory_bytes = kWeightBytes * 3 / 4;
+  EXPECT_FALSE(FindPlan(job, topology, {}, SystemClock()).has_value());
+  job.parallel.gradients_memory = "host";
+  const auto found = FindPlan(job, topology, {}, SystemClock());
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_LE(found->plan.memory[0].total_bytes, topology.devices[0].memory_bytes);
 }
 
 // Of what fits near, the step may be longer than on devices without a limit; then one kind more is

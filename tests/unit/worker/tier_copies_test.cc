@@ -3,13 +3,20 @@
 #include "worker/tier_copies.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
 #include <cstring>
+#include <filesystem>
+#include <map>
+#include <new>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "base/text.h"
+#include "tests/unit/worker/program_maker.h"
 
 namespace meshwright::worker {
 namespace {
@@ -38,13 +45,18 @@ TierItem ComputeItem(const Bytes& bytes, bool writes) {
   return item;
 }
 
+// Of each lane; the threads that no item needs wait for the end.
+TierThreads AllThreads() {
+  return StartTierThreads({TierLane::kHost, TierLane::kDisk, TierLane::kHostRuns}, "test");
+}
+
 TEST(TierCopies, KeepTheOrderOfTheList) {
   Bytes arena(kTierBytes), host(kTierBytes), other(kTierBytes);
   // arena is written, given back, written again; what was given back comes to another place.
   const std::vector<TierItem> items = {ComputeItem(arena, true), CopyItem(arena, host),
                                        ComputeItem(arena, true), CopyItem(host, other),
                                        ComputeItem(other, false)};
-  TierCopies copies(items, {});
+  TierCopies copies(items, {}, AllThreads());
   EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
   for (int step = 1; step <= 50; ++step) {
     ASSERT_TRUE(copies.Begin(step).ok());
@@ -78,7 +90,7 @@ TEST(TierCopies, TheHostRunsWhenWhatItReadsIsThere) {
   const std::vector<TierItem> items = {
       ComputeItem(arena, true), CopyItem(arena, gone),    run,
       CopyItem(state, back),    ComputeItem(arena, true), ComputeItem(back, false)};
-  TierCopies copies(items, {});
+  TierCopies copies(items, {}, AllThreads());
   EXPECT_EQ(copies.bytes_per_step(), 2 * kTierBytes);
   for (int step = 1; step <= 20; ++step) {
     ASSERT_TRUE(copies.Begin(step).ok());
@@ -102,11 +114,36 @@ TEST(TierCopies, AFailingHostEndsTheStep) {
   run.accesses = {Of(state, true)};
   bool fails = true;
   run.run = [&](int64_t) -> Status { return fails ? Internal("no number") : OkStatus(); };
-  TierCopies copies({run, ComputeItem(state, false)}, {});
+  TierCopies copies({run, ComputeItem(state, false)}, {}, AllThreads());
   ASSERT_TRUE(copies.Begin(1).ok());
   EXPECT_EQ(copies.Await(1).message(), "no number");
   EXPECT_EQ(copies.End().message(), "no number");
   fails = false;
+  ASSERT_TRUE(copies.Begin(1).ok());
+  EXPECT_TRUE(copies.Await(1).ok());
+  copies.Passed(1);
+  EXPECT_TRUE(copies.End().ok());
+}
+
+// Memory may be short there, too: the step ends with that, and the next one begins anew.
+TEST(TierCopies, AnExceptionOfTheHostEndsTheStep) {
+  Bytes state(kTierBytes);
+  TierItem run;
+  run.lane = TierLane::kHostRuns;
+  run.accesses = {Of(state, true)};
+  bool throws = true;
+  run.run = [&](int64_t) -> Status {
+    if (throws) throw std::bad_alloc();
+    return OkStatus();
+  };
+  TierCopies copies({run, ComputeItem(state, false)}, {}, AllThreads());
+  ASSERT_TRUE(copies.Begin(1).ok());
+  const Status failed = copies.Await(1);
+  EXPECT_EQ(failed.code(), StatusCode::kInternal);
+  EXPECT_EQ(failed.message(),
+            "instruction 0: exception in the thread \"mw-runs-test\": std::bad_alloc");
+  EXPECT_EQ(copies.End(), failed);
+  throws = false;
   ASSERT_TRUE(copies.Begin(1).ok());
   EXPECT_TRUE(copies.Await(1).ok());
   copies.Passed(1);
@@ -140,7 +177,7 @@ TEST(TierCopies, KeepTheOrderOfTwoMemories) {
                                        CopyItem(arena, other),
                                        FileItem(file, kTierBytes, arena, true),
                                        ComputeItem(arena, false)};
-  TierCopies copies(items, {});
+  TierCopies copies(items, {}, AllThreads());
   for (int step = 1; step <= 20; ++step) {
     std::memset(host.data(), 0x55, host.size());
     ASSERT_TRUE(copies.Begin(step).ok());
@@ -168,7 +205,7 @@ TEST(TierCopies, AFailingDiskEndsTheStep) {
   (void)signal(SIGXFSZ, SIG_IGN);
   const rlimit low{static_cast<rlim_t>(kTierBytes), old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
-  TierCopies copies(items, {});
+  TierCopies copies(items, {}, AllThreads());
   ASSERT_TRUE(copies.Begin(1).ok());
   copies.Passed(0);
   const Status failed = copies.Await(3);
@@ -200,7 +237,7 @@ TEST(TierCopies, StepsFollowOneAnother) {
   // What a step reads is what the one before has made of it.
   const std::vector<TierItem> items = {CopyItem(state, arena), ComputeItem(arena, true),
                                        CopyItem(arena, gone), renew};
-  TierCopies copies(items, {int64_t{1} << 27, 0});
+  TierCopies copies(items, {int64_t{1} << 27, 0}, AllThreads());
   EXPECT_TRUE(copies.idle());
   constexpr int kFollowing = 40;
   for (int step = 0; step < kFollowing; ++step) {
@@ -228,7 +265,7 @@ TEST(TierCopies, AFailureBehindAStepIsNotLost) {
   run.accesses = {Of(state, true)};
   run.run = [&](int64_t step) -> Status { return step == 3 ? Internal("no number") : OkStatus(); };
   Bytes other(kTierBytes);
-  TierCopies copies({ComputeItem(other, true), run}, {});
+  TierCopies copies({ComputeItem(other, true), run}, {}, AllThreads());
   const auto steps = [&](int64_t first, int64_t count) {
     for (int64_t step = first; step < first + count; ++step) {
       const Status begun = copies.Begin(step);
@@ -248,11 +285,77 @@ TEST(TierCopies, AFailureBehindAStepIsNotLost) {
   EXPECT_TRUE(copies.End().ok());
 }
 
+// The host's memory has x, y = 2 x is made by the device and z = 2 y by the host.
+ir::Program ProgramWithTiers() {
+  ProgramMaker maker("step", 0);
+  const SlotId x = maker.Persistent("x", F32({4}));
+  const SlotId y = maker.Persistent("y", F32({4}));
+  const SlotId z = maker.Persistent("z", F32({4}));
+  const SlotId near_x = maker.Transient(F32({4}));
+  const SlotId near_y = maker.Transient(F32({4}));
+  const std::string twice = R"(graph "double" {
+    %0 = input {name="x"} : f32[4]
+    %1 = scale(%0) {factor=2.0} : f32[4]
+    output "y" %1
+  })";
+  maker.Run(maker.Executable(twice), {near_x}, {near_y});
+  maker.Run(maker.Executable(twice), {y}, {z});
+  ir::Program program = maker.Finish();
+  for (const SlotId far : {x, y, z}) program.slots[far.index()].space = ir::Space::kHost;
+  const auto copy = [](ir::Opcode op, SlotId from, SlotId to) {
+    ir::Instruction instruction;
+    instruction.op = op;
+    instruction.inputs = {from};
+    instruction.outputs = {to};
+    return instruction;
+  };
+  auto& list = program.instructions;
+  list.insert(list.begin() + 1, copy(ir::Opcode::kOffload, near_y, y));
+  list.insert(list.begin(), copy(ir::Opcode::kPrefetch, x, near_x));
+  return program;
+}
+
+// By name, the cores that each thread of this process may use.
+std::map<std::string, int> CoresOfThreads() {
+  std::map<std::string, int> cores;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    const auto name = ReadFile((entry.path() / "comm").string());
+    cpu_set_t set;
+    const pid_t thread = std::stoi(entry.path().filename().string());
+    if (!name || sched_getaffinity(thread, sizeof(set), &set) != 0) continue;
+    cores[std::string(Trim(*name))] = CPU_COUNT(&set);
+  }
+  return cores;
+}
+
+// A thread that is started runs where the one that starts it may: copies that were kept to the core
+// of the device's thread would take their time from what computes.
+TEST(TierCopies, RunBesideADeviceThatIsKeptToOneCore) {
+  cpu_set_t usable;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(usable), &usable), 0);
+  if (CPU_COUNT(&usable) == 1) GTEST_SKIP() << "there is one core";
+  int core = 0;
+  while (!CPU_ISSET(static_cast<size_t>(core), &usable)) ++core;
+  RuntimeOptions options = LocalOptions(1, {ProgramWithTiers()});
+  options.cpus = {{core}};
+  auto runtime = MustLoad(std::move(options));
+  Write<float>(*runtime, 0, "x", {1, 2, 3, 4});
+  const auto launched = runtime->Launch({"step", 0, 2});
+  ASSERT_TRUE(launched.has_value()) << launched.error();
+  EXPECT_EQ(ReadFloats(*runtime, 0, "z"), (std::vector<float>{4, 8, 12, 16}));
+  const std::map<std::string, int> cores = CoresOfThreads();
+  ASSERT_TRUE(cores.contains("mw-dev-0") && cores.contains("mw-host-0") &&
+              cores.contains("mw-runs-0"));
+  EXPECT_EQ(cores.at("mw-dev-0"), 1);
+  EXPECT_EQ(cores.at("mw-host-0"), CPU_COUNT(&usable));
+  EXPECT_EQ(cores.at("mw-runs-0"), CPU_COUNT(&usable));
+}
+
 // A link of a byte per second would need hours.
 TEST(TierCopies, StopWithTheStep) {
   Bytes host(kTierBytes, std::byte{1}), arena(kTierBytes);
   const std::vector<TierItem> items = {CopyItem(host, arena), ComputeItem(arena, false)};
-  TierCopies copies(items, {1, 1});
+  TierCopies copies(items, {1, 1}, AllThreads());
   ASSERT_TRUE(copies.Begin(1).ok());
   copies.Stop();
   ASSERT_TRUE(copies.Begin(1).ok());
