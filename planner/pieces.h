@@ -69,7 +69,7 @@ struct StageTensor {
   int stage = 0;
   TensorRole role = TensorRole::kMicrobatch;
   ir::MemoryKind kind = ir::MemoryKind::kActivations;
-  std::string name;  // param name, or "%12" of the step graph; equal at both ends of an import
+  std::string name;  // of the state, or "%12" of the step graph; equal at both ends of an import
   ir::TensorType global_type;
   mesh::Sharding sharding;  // over the planning mesh
   ir::TensorType local_type;
