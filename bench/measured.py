@@ -68,6 +68,14 @@ CONTEXTS = {
     "context=2 pipeline=2": pinned(context=2, pipeline=2),
     "chosen": OPEN,
 }
+FAR = {"optimizer_memory": '"host"', "offload_chunk_bytes": 1 << 20}
+# State in the host's memory, and who renews it.
+FARTHER = {
+    "optimizer on the host": pinned() | FAR,
+    "and weights": pinned() | FAR | {"weights_memory": '"host"'},
+    "renewed by the host": pinned() | FAR | {"host_update_percent": 100},
+    "data=2 zero=3 optimizer on the host": pinned(data=2, zero=3) | FAR,
+}
 # The first layout is run once before anything counts.
 MODELS = {
     "gpt-bytes": ("examples/gpt-bytes.toml", QUIET, 40, DENSE),
@@ -75,6 +83,7 @@ MODELS = {
     "llama-bytes": ("examples/llama-bytes.toml", QUIET, 20, DENSE),
     "moe-bytes": ("examples/moe-bytes.toml", QUIET, 20, EXPERTS),
     "long-context": ("examples/long-context.toml", LONG, 8, CONTEXTS),
+    "offload": ("examples/gpt-bytes.toml", QUIET, 20, FARTHER),
 }
 
 
@@ -209,6 +218,8 @@ def report(model, rounds, layouts, emit):
              met=abs(time_ratio - 1) <= TIME_RANGE and abs(memory_ratio - 1) <= MEMORY_RANGE)
         log(f"{forecast_s:10.4f}  {seconds[name]:10.4f}  {time_ratio:5.3f}  {memory_ratio:12.3f}  "
             f"{' | '.join(ran)}")
+    if "chosen" not in layouts:
+        return
     # What ran twice in a round, pinned and chosen, is one layout with two measurements.
     seconds = {name: median([seconds_of_layout(*one, name) for one in rounds]) for name in layouts}
     fastest = min(seconds, key=seconds.get)
