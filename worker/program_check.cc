@@ -39,7 +39,7 @@ int64_t CheckedBytes(const ir::TensorType& type) {
 // nothing.
 bool HoldsItsPart(const ir::Slot& slot) {
   const size_t rank = slot.type.dims.size();
-  if (slot.global_dims.empty() && slot.box.offset.empty() && slot.box.size.empty()) return true;
+  if (slot.box.offset.empty() && slot.box.size.empty()) return true;
   if (slot.global_dims.size() != rank || slot.box.offset.size() != rank ||
       slot.box.size.size() != rank) {
     return false;

@@ -282,7 +282,7 @@ TEST_F(Secured, StrangersAndRolesAreRefusedByName) {
   ASSERT_TRUE(refused_cancel.is_object());
   EXPECT_EQ(refused_cancel["on"], "job 1");
   // One refusal, whatever a command asks for besides.
-  const ProcessOutput listing = As(bob, {"checkpoint", "ls"});
+  const ProcessOutput listing = As(bob, {"checkpoint", "ls", "1"});
   EXPECT_EQ(listing.exit.code, 2) << listing.stdout_text;
   EXPECT_EQ(std::count(listing.stderr_text.begin(), listing.stderr_text.end(), '\n'), 1)
       << listing.stderr_text;

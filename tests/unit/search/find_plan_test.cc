@@ -154,6 +154,7 @@ TEST(LeastMemory, IsBelowWhatEveryLayoutTakes) {
       for (const Layout& layout : layouts) {
         ir::JobRequest job = LeanJob(state, dtype);
         if (job.optimizer.name == "adafactor" && layout.zero > 1) continue;  // does not go with it
+        if (kSanitizedBuild && (layout.data() != 4 || layout.zero != 1)) continue;
         const std::string what = fmt::format("{}, {}", state.name, layout.ToString());
         const int64_t least_of_any = LeastStateBytes(job);
         planner::PinDegrees(layout, job.parallel);
