@@ -294,6 +294,19 @@ bool NeedsRepeats(const Graph& graph, const Node& node, int64_t tensor) {
   return keys < tensor && tensor % keys == 0 && queries % tensor == 0;
 }
 
+// Pages have the key heads that there are: where devices do not divide them, each has all heads.
+bool NeedsAllHeads(const Graph& graph, const Node& node, int64_t tensor) {
+  if (node.op != Op::kPagedAttention) return false;
+  return graph.type(node.inputs[1]).dims[2] % tensor != 0 &&
+         graph.type(node.inputs[0]).dims[2] % tensor == 0;
+}
+
+bool IsRewritten(const Graph& graph, int64_t tensor) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return NeedsRepeats(graph, node, tensor) || NeedsAllHeads(graph, node, tensor);
+  });
+}
+
 // [b,s,g,e] -> [b,s,tensor,e]: each head as often as there are devices for it.
 ValueId Repeated(Builder& builder, ValueId heads, int64_t tensor) {
   const ir::TensorType type = builder.type(heads);
@@ -316,7 +329,8 @@ Result<Graph> RepeatKeyHeads(const Graph& graph, int64_t tensor) {
   Builder builder(graph.name);
   IdVector<ValueId, ValueId> map(graph.values.size());
   for (const Node& node : graph.nodes) {
-    if (!NeedsRepeats(graph, node, tensor)) {
+    const bool repeats = NeedsRepeats(graph, node, tensor);
+    if (!repeats && !NeedsAllHeads(graph, node, tensor)) {
       ir::CopyNode(builder, graph, node, map);
       continue;
     }
@@ -324,7 +338,14 @@ Result<Graph> RepeatKeyHeads(const Graph& graph, int64_t tensor) {
     builder.SetPhase(node.phase);
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(map[input]);
-    for (const size_t i : {1, 2}) inputs[i] = Repeated(builder, inputs[i], tensor);
+    if (repeats) {
+      for (const size_t i : {1, 2}) inputs[i] = Repeated(builder, inputs[i], tensor);
+    } else {
+      // A slice of all of them, which nobody splits.
+      const int64_t heads = builder.type(inputs[0]).dims[2];
+      inputs[0] = builder.AddOne(Op::kSlice, {inputs[0]},
+                                 {{"dim", int64_t{2}}, {"start", int64_t{0}}, {"size", heads}});
+    }
     const std::vector<ValueId> made = builder.Add(node.op, inputs, node.attrs);
     for (size_t r = 0; r < made.size(); ++r) map[node.outputs[r]] = made[r];
   }
@@ -337,9 +358,7 @@ Result<Graph> RepeatKeyHeads(const Graph& graph, int64_t tensor) {
 double PaddingGrowth(const Graph& graph, int64_t tensor) {
   if (tensor == 1) return 1;
   Graph repeated;
-  const bool repeats = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return NeedsRepeats(graph, node, tensor);
-  });
+  const bool repeats = IsRewritten(graph, tensor);
   if (repeats) {
     Result<Graph> made = RepeatKeyHeads(graph, tensor);
     if (made.has_value()) repeated = *std::move(made);
@@ -369,7 +388,9 @@ Result<std::optional<PaddedJob>> PadJob(const ir::JobRequest& job, const Layout&
   const bool words = !SharesVocabulary(layout);
   bool changed = false;
   const Graph& main = job.main().graph;
-  for (const Node& node : main.nodes) changed = changed || NeedsRepeats(main, node, tensor);
+  for (const ir::JobProgram& program : job.programs) {
+    changed = changed || IsRewritten(program.graph, tensor);
+  }
   Graph repeated;
   if (changed) {
     MW_ASSIGN_OR_RETURN(repeated, RepeatKeyHeads(main, tensor));

@@ -56,7 +56,8 @@ double PaddingGrowth(const ir::Graph& graph, int64_t tensor);
 // The graph on padded weights; `mask`: what is added to logits that are padding.
 Result<ir::Graph> PadGraph(const ir::Graph& graph, const PaddedParams& params, double mask);
 
-// Key heads repeated for a group of devices that they divide and do not fill.
+// Key heads repeated for a group of devices that they divide and do not fill; attention in pages
+// that it does not divide as attention of all heads on each device.
 Result<ir::Graph> RepeatKeyHeads(const ir::Graph& graph, int64_t tensor);
 
 }  // namespace meshwright::planner

@@ -110,17 +110,15 @@ std::vector<MemorySeries> MemoryOverTime(std::span<const ir::Program> programs,
   std::map<int32_t, size_t> position;
   for (size_t p = 0; p < programs.size(); ++p) position[programs[p].device.value()] = p;
   std::vector<MemorySeries> series(programs.size());
-  std::vector<size_t> next(programs.size(), 0);
-  std::vector<int> last(programs.size(), -1);  // instruction
   for (const planner::Span& span : simulation.spans) {
     const size_t p = position.at(span.device);
-    // Spans are in order of begin, and a device's RUNs in the order of its instructions; one that
-    // waited within has several spans.
-    if (last[p] != span.instruction) ++next[p];
-    last[p] = span.instruction;
-    MW_CHECK(next[p] >= 1 && next[p] <= runs[like[p]].size())
-        << "device " << span.device << " runs more than its program";
-    const RunMemory& run = runs[like[p]][next[p] - 1];
+    const std::vector<RunMemory>& of_program = runs[like[p]];
+    const auto found =
+        std::lower_bound(of_program.begin(), of_program.end(), span.instruction,
+                         [](const RunMemory& run, int at) { return run.instruction < at; });
+    // What the host runs takes nothing of the device, and a record has it all the same.
+    if (found == of_program.end() || found->instruction != span.instruction) continue;
+    const RunMemory& run = *found;
     series[p].push_back({span.begin_s, run.peak});
     series[p].push_back({span.end_s, run.after});
   }

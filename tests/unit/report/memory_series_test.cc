@@ -50,6 +50,28 @@ TEST(MemoryOverTime, PeaksAtThePlansMemory) {
   }
 }
 
+// A record has them, a forecast has not.
+TEST(MemoryOverTime, RunsOfTheHostTakeNothingOfTheDevice) {
+  auto planned = PlanSmallJob(
+      {"parallelism.data_parallel_replicate_degree=1", "parallelism.tensor_parallel_degree=1",
+       "parallelism.pipeline_parallel_degree=1", "parallelism.optimizer_memory=\"host\"",
+       "parallelism.host_update_percent=100"},
+      mesh::Topology::Local(1));
+  ASSERT_TRUE(planned.has_value()) << planned.error().message();
+  const ir::Program& program = planned->plan().Main()[0];
+  planner::Simulation simulation = planned->forecast.simulation;
+  const size_t samples = MemoryOverTime(planned->plan().Main(), simulation)[0].size();
+  const double end_s = simulation.spans.back().end_s;
+  int of_host = 0;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (!ir::RunsOnHost(program, program.instructions[i])) continue;
+    ++of_host;
+    simulation.spans.push_back({0, static_cast<int>(i), end_s, end_s});
+  }
+  EXPECT_GT(of_host, 0);
+  EXPECT_EQ(MemoryOverTime(planned->plan().Main(), simulation)[0].size(), samples);
+}
+
 // Of many programs, worked out by several threads.
 TEST(MemoryOverTime, IsThatOfEachProgram) {
   const PlannedJob pipeline = MustPlan(4, 8);
