@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 TinyOptions OptionsOf(const std::string& family) {
   TinyOptions options;
   options.family = family;
-  options.layers = kSanitizedBuild ? 1 : 2;
+  options.layers = 2;
   options.batch = 16;
   return options;
 }
