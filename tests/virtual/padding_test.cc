@@ -87,6 +87,25 @@ TEST(Padding, ZeroRecomputationAndSequencesGoAlong) {
   }
 }
 
+// Whatever weights begin with, their padding begins with zeros.
+TEST(Padding, WeightsOfAnyBeginningGoAlong) {
+  for (const char* init : {"uniform", "ones"}) {
+    ir::JobRequest job = MakeTinyJob(OptionsOf("gpt2"));
+    for (ir::JobProgram& program : job.programs) {
+      for (ir::Node& node : program.graph.nodes) {
+        const std::string name = node.attrs.Str("name");
+        const bool chosen = name.ends_with("c_fc.bias") || name.ends_with("c_fc.weight");
+        if (node.op == ir::Op::kParam && chosen) node.attrs.Set("init", std::string(init));
+      }
+    }
+    const auto expected = RunJob(WithLayout(job, {}), 1, 61);
+    ASSERT_TRUE(expected.has_value()) << expected.error();
+    const auto actual = RunJob(WithLayout(job, {1, 3, 1, 1}), 3, 61);
+    ASSERT_TRUE(actual.has_value()) << actual.error();
+    ExpectEqual(*expected, *actual, 1e-10, init);
+  }
+}
+
 TEST(Padding, AVocabularyThatStagesShareIsNotPadded) {
   TinyOptions options = OptionsOf("gpt2");
   ExpectLikeOneDevice(options, {{1, 3, 2, 4}},
