@@ -335,6 +335,18 @@ def executor_overhead(options, steps):
             "met": median(per_node) <= 2 and median(share) <= 1, "spread": {"ours": spread(per_node)}}
 
 
+@case("recorded-step", shape_text(SMALL, "float32", "1 core"), "percent <= 3", 30)
+def recorded_step(options, steps):
+    """A step that `timeline` and `why` look at, against one that nobody looks at, in turns within one process."""
+    rows = []
+    for index in range(options.rounds):
+        rows.append(ours.mw_bench(1, "overhead", ROOT / JOBS["small"], "--steps", options.steps(steps))[0])
+        log(f"  round {index + 1}  {rows[-1]}")
+    more = [100 * (row["recorded_seconds"] / row["step_seconds"] - 1) for row in rows]
+    return {"ours": {"percent": significant(median(more)), "marks": rows[0]["marks"]}, "met": median(more) <= 3,
+            "spread": {"ours": spread([row["recorded_seconds"] for row in rows])}}
+
+
 def grouped_products(options, dtype):
     """Three products of eight experts, of 64 rows each, against one product of all rows."""
     flags = ["--bf16"] if dtype == "bfloat16" else []

@@ -14,7 +14,7 @@ namespace {
 
 using security::Role;
 
-enum class Act : uint8_t { kLook, kAct, kWork, kCarry, kJoin, kRenew };
+enum class Act : uint8_t { kLook, kAct, kWork, kCarry, kSee, kJoin, kRenew };
 
 const std::map<std::string_view, Act>& Methods() {
   static const std::map<std::string_view, Act> methods = {
@@ -25,6 +25,8 @@ const std::map<std::string_view, Act>& Methods() {
       {"/meshwright.v1.BlobService/PutTiles", Act::kWork},
       {"/meshwright.v1.CheckpointService/Put", Act::kWork},
       {"/meshwright.v1.CheckpointService/Get", Act::kCarry},
+      // The same call for what says what there is, and is no data.
+      {"/meshwright.v1.CheckpointService/Get manifest", Act::kSee},
       {"/meshwright.v1.CheckpointService/List", Act::kLook},
       {"/meshwright.v1.CheckpointService/Remove", Act::kAct},
       {"/meshwright.v1.JobService/Submit", Act::kAct},
@@ -69,6 +71,8 @@ bool May(Role role, Act act) {
       return role == Role::kWorker;
     case Act::kCarry:
       return role == Role::kOperator || role == Role::kWorker;
+    case Act::kSee:
+      return role == Role::kViewer || role == Role::kOperator || role == Role::kWorker;
     case Act::kJoin:
       return true;
   }
@@ -83,6 +87,8 @@ std::string_view WhoMay(Act act) {
       return "an operator";
     case Act::kCarry:
       return "an operator or a worker";
+    case Act::kSee:
+      return "a viewer, an operator or a worker";
     default:
       return "a worker with a certificate";
   }

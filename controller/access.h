@@ -8,6 +8,7 @@
 //   acts      operators; written to the audit log
 //   works     workers, under the name in their certificate
 //   carries   operators and workers: what moves programs and data
+//   sees      all three: what says which data there is
 //
 // Thread rule: thread-safe. Ownership: the audit log outlives it.
 #pragma once

@@ -17,7 +17,7 @@ constexpr const char* kJson = "application/json";
 // A picture that somebody opens by itself has its colours in it, and nothing that runs.
 constexpr const char* kPicturePolicy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 constexpr size_t kMostJobs = 200;  // of an overview, the newest
-constexpr int64_t kMostEvents = 1000;
+constexpr int64_t kMostEvents = 10'000;
 constexpr int64_t kLogBytes = 256 << 10;
 constexpr int64_t kMostLogLines = 2000;
 constexpr int64_t kPlanBytes = 4 << 20;

@@ -98,8 +98,25 @@ Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
 // ---- Reading ------------------------------------------------------------------------------------
 
 grpc::Status CheckpointServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
-  return Serve(*context, "/meshwright.v1.CheckpointService/Get", "get",
-               [&] { return GetFile(*context, *stream); });
+  constexpr const char* kPath = "/meshwright.v1.CheckpointService/Get";
+  constexpr const char* kManifestPath = "/meshwright.v1.CheckpointService/Get manifest";
+  const CallTimer timer(parts_.metrics, "checkpoint", "get");
+  const Admission seen = AdmitCall(*context, *parts_.access, kManifestPath);
+  if (!seen.known) return timer.Done(seen.refusal);
+  v1::GetFileRequest request;
+  TimedStream timed(*stream, parts_, *context, parts_.limits.upload_idle_ms);
+  const bool read = timed.Read(&request);
+  const bool manifest = read && request.name() == checkpoint::kManifestName;
+  const char* const path = manifest ? kManifestPath : kPath;
+  const Admission admission = manifest ? seen : AdmitCall(*context, *parts_.access, kPath);
+  if (!admission.refusal.ok()) {
+    parts_.access->Refused(path, admission, read ? AuditDetail(request) : "");
+    return timer.Done(admission.refusal);
+  }
+  if (!read) return timer.Done(Cancelled("the request did not come whole"));
+  const Status status = GetFile(request, timed);
+  parts_.access->Answered(path, admission.caller, "", status);
+  return timer.Done(status);
 }
 
 Result<std::string> CheckpointServiceImpl::CheckpointOf(const v1::GetFileRequest& request) {
@@ -118,10 +135,8 @@ Result<std::string> CheckpointServiceImpl::CheckpointOf(const v1::GetFileRequest
       fmt::format("mesh generation {} does not read {}", files.gen.value(), wanted)));
 }
 
-Status CheckpointServiceImpl::GetFile(grpc::ServerContext& context, GetStream& raw) {
-  v1::GetFileRequest request;
-  TimedStream stream(raw, parts_, context, parts_.limits.upload_idle_ms);
-  if (!stream.Read(&request)) return Cancelled("the request did not come whole");
+template <typename Stream>
+Status CheckpointServiceImpl::GetFile(const v1::GetFileRequest& request, Stream& stream) {
   MW_ASSIGN_OR_RETURN(const std::string folder, CheckpointOf(request));
   MW_ASSIGN_OR_RETURN(const CheckpointStore::OpenFile file,
                       store_->OpenToRead(folder, request.name()));

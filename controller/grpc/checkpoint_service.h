@@ -35,7 +35,8 @@ class CheckpointServiceImpl final : public v1::CheckpointService::StreamedServic
   template <typename Work>
   grpc::Status Serve(grpc::ServerContext& context, const char* path, const char* method, Work work);
   Status PutShard(grpc::ServerContext& context, grpc::ServerReader<v1::PutShardChunk>& reader);
-  Status GetFile(grpc::ServerContext& context, GetStream& stream);
+  template <typename Stream>
+  Status GetFile(const v1::GetFileRequest& request, Stream& stream);
   Status ListSteps(grpc::ServerContext& context, ListStream& stream);
   template <typename Stream>
   Status RemoveStep(const v1::RemoveCheckpointRequest& request, Stream& stream);

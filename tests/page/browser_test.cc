@@ -1,13 +1,9 @@
 // The page in Debian's Chromium: what it shows, what its buttons do, and that nothing complains.
-//
-// With MESHWRIGHT_PICTURES=FOLDER it writes what it sees there, for docs/page.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/deploy/tools.h"
-#include "tests/page/browser.h"
+#include "tests/page/looks.h"
 #include "tests/page/page_fixture.h"
 
 namespace meshwright::testing {
@@ -16,51 +12,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class Page : public PageFixture {
+class Page : public PageFixture, public Looks {
  protected:
   void Look(std::vector<std::string> controller_args = {}) {
     Begin(std::move(controller_args));
-    auto browser = Browser::Start();
-    ASSERT_TRUE(browser.has_value()) << browser.error();
-    browser_ = *std::move(browser);
+    StartBrowser();
   }
-  void Open(const std::string& path) {
-    ASSERT_TRUE(browser_->Open(Url(path)).ok());
-    const Status ready = browser_->Await("document.querySelector('main').dataset.ready === 'true'");
-    ASSERT_TRUE(ready.ok()) << ready;
-  }
-  void Expect(const std::string& expression) {
-    const Status status = browser_->Await(expression, 60'000);
-    EXPECT_TRUE(status.ok()) << status;
-  }
-  // That the page says this somewhere.
-  void ExpectText(const std::string& text) {
-    Expect(fmt::format("document.body.innerText.includes('{}')", text));
-  }
-  void Click(const std::string& selector) {
-    const auto clicked =
-        browser_->Value(fmt::format("document.querySelector('{}').click()", selector));
-    EXPECT_TRUE(clicked.has_value()) << clicked.error();
-  }
-  void ClickButton(const std::string& text) {
-    const auto clicked = browser_->Value(fmt::format(
-        "[...document.querySelectorAll('button')].find((b) => b.textContent === '{}').click()",
-        text));
-    EXPECT_TRUE(clicked.has_value()) << clicked.error();
-  }
-  void Keep(const std::string& name, const Browser::Window& window) {
-    EXPECT_TRUE(browser_->Resize(window).ok());
-    // Nothing sticks out to the right.
-    Expect("document.documentElement.scrollWidth <= document.documentElement.clientWidth");
-    const auto picture = browser_->Picture();
-    ASSERT_TRUE(picture.has_value()) << picture.error();
-    EXPECT_EQ(picture->substr(1, 3), "PNG");
-    const char* const folder = std::getenv("MESHWRIGHT_PICTURES");
-    if (folder == nullptr) return;
-    EXPECT_TRUE(WriteFileAtomic(fmt::format("{}/{}.png", folder, name), *picture).ok());
-  }
-
-  std::unique_ptr<Browser> browser_;
+  void Open(const std::string& path) { OpenUrl(Url(path)); }
 };
 
 TEST_F(Page, ShowsJobsAndTheirCurvesAsTheyLearn) {

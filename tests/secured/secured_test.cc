@@ -239,7 +239,9 @@ TEST_F(Secured, JobRunsFromCertificatesToItsWeights) {
   struct stat key {};
   ASSERT_EQ(::stat(dir_.File("w0/key.pem").c_str(), &key), 0);
   EXPECT_EQ(key.st_mode & 0777U, 0600U);
-  const ProcessOutput done = AsOperator({"submit", WriteJob(5), "--quiet"});
+  const ProcessOutput done =
+      AsOperator({"submit", WriteJob(5), "--quiet", "--set", "checkpoint.enable=true", "--set",
+                  "checkpoint.interval=5"});
   EXPECT_EQ(done.exit.code, 0) << done.stdout_text << done.stderr_text;
   EXPECT_TRUE(FileExists(dir_.File("state/jobs/1/model.safetensors")));
   const TlsIdentity own = LoadTlsIdentity(home() + "/operator").value();
@@ -252,6 +254,12 @@ TEST_F(Secured, JobRunsFromCertificatesToItsWeights) {
   EXPECT_EQ(As(dir_.File("bob"), {"predict", "1", "the mesh"}).exit.code, 2);
   EXPECT_THAT(LineOf("bob", "JobService/Interact", "permission denied")["on"].dump(),
               HasSubstr("job 1"));
+  // Who may look sees what is kept, and removes nothing.
+  const ProcessOutput kept = As(dir_.File("bob"), {"checkpoint", "ls", "1"});
+  EXPECT_EQ(kept.exit.code, 0) << kept.stderr_text;
+  EXPECT_THAT(kept.stdout_text, HasSubstr("\n5  "));
+  EXPECT_EQ(As(dir_.File("bob"), {"checkpoint", "rm", "1", "--step", "5"}).exit.code, 2);
+  EXPECT_TRUE(AsOperator({"checkpoint", "ls", "1"}).stdout_text == kept.stdout_text);
   ExpectBundleWithoutSecrets();
   EXPECT_TRUE(IsAudited("", "TrustService/Join", "ok"));
   EXPECT_TRUE(IsAudited("w0", "WorkerService/Session", "ok"));

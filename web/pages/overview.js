@@ -207,20 +207,24 @@ export class Overview {
     if (points.length > 2 * kSparkPoints) points.splice(0, points.length, ...points.filter((_, i) => i % 2 === 1));
   }
 
-  // There may be a thousand: only what has changed is touched.
+  // There may be a thousand: only what has changed is touched. What is not looked for is hidden where it is, so that each
+  // has its place again when nothing is.
   showWorkers() {
     const wanted = this.search.value.trim().toLowerCase();
-    const kept = new Set();
-    const before = this.tiles.size;
+    let changed = false;
     for (const tile of this.store.workers.values()) {
       const [name, state, devices, busy, host, note] = tile;
-      if (wanted && !`${name} ${host} ${state}`.toLowerCase().includes(wanted)) continue;
-      kept.add(name);
       let link = this.tiles.get(name);
       if (!link) {
         link = h('a', {href: `#/workers/${encodeURIComponent(name)}`, tabindex: -1});
         this.tiles.set(name, link);
         this.grid.append(h('li', {}, link));
+        changed = true;
+      }
+      const hidden = wanted !== '' && !`${name} ${host} ${state}`.toLowerCase().includes(wanted);
+      if (link.parentElement.hidden !== hidden) {
+        link.parentElement.hidden = hidden;
+        changed = true;
       }
       if (link.tile === tile) continue;
       link.tile = tile;
@@ -229,28 +233,34 @@ export class Overview {
       mark(link, 'title', text);
       mark(link, 'data-use', useOf(state, busy, devices));
     }
-    const same = this.tiles.size === before && kept.size === before;
-    for (const [name, link] of same ? [] : this.tiles) {
-      if (kept.has(name)) continue;
+    for (const [name, link] of this.tiles.size === this.store.workers.size ? [] : this.tiles) {
+      if (this.store.workers.has(name)) continue;
       link.parentElement.remove();
       this.tiles.delete(name);
+      changed = true;
     }
-    if (!same) this.nameTiles();
+    if (changed) this.nameTiles();
     this.noWorkers.hidden = this.store.workers.size > 0;
+  }
+
+  shownTiles() {
+    return [...this.grid.querySelectorAll('li:not([hidden]) a')];
   }
 
   // Names where there is room for them, and the one tile at which the tab key stops.
   nameTiles() {
-    const many = this.tiles.size > 64;
+    const shown = this.shownTiles();
+    const many = shown.length > 64;
     mark(this.grid, 'data-many', many);
     for (const [name, link] of this.tiles) put(link, many ? '' : name);
-    const first = this.grid.querySelector('a');
-    if (first && !this.grid.querySelector('a[tabindex="0"]')) mark(first, 'tabindex', 0);
+    if (shown.some((link) => link.tabIndex === 0)) return;
+    for (const link of this.tiles.values()) mark(link, 'tabindex', -1);
+    if (shown.length) mark(shown[0], 'tabindex', 0);
   }
 
   // One stop of the tab key; arrows walk within.
   walk(event) {
-    const links = [...this.grid.querySelectorAll('a')];
+    const links = this.shownTiles();
     const now = links.indexOf(document.activeElement);
     const top = (link) => link.getBoundingClientRect().top;
     const perRow = Math.max(1, links.findIndex((link) => top(link) > top(links[0]) + 2));

@@ -14,7 +14,7 @@
 
 namespace meshwright::web {
 
-class FakeCluster final : public Cluster {
+class FakeCluster : public Cluster {
  public:
   ClusterState state;
   std::map<int64_t, std::vector<proto::StepMetrics>> steps;
