@@ -156,9 +156,11 @@ void NoteUnused(JobConfig& config) {
   for (const planner::ZeroLevel& level : planner::ZeroLevels()) {
     const int64_t stage = config.parallel.zero;
     if (config.parallel.*level.pin == 0 || stage < 0 || stage >= level.first_stage) continue;
-    config.notes.push_back(
-        fmt::format("{} has no effect with zero_stage {}: the {} are split from stage {} on",
-                    KeyOf(level), stage, level.name, level.first_stage));
+    config.notes.push_back(fmt::format(
+        "{} has no effect with zero_stage {}: {} from stage {} on", KeyOf(level), stage,
+        level.kind == planner::ZeroKind::kOptimizer ? "the optimizer's state is split"
+                                                    : fmt::format("the {} are split", level.name),
+        level.first_stage));
   }
   const bool lists_layers = NamesLayersOnly(config.parallel.recompute_layers);
   note(lists_layers && config.parallel.recompute == "none",
@@ -168,6 +170,16 @@ void NoteUnused(JobConfig& config) {
       "activation_checkpoint.layers has no effect with mode \"auto\", which chooses layers itself");
   note(config.train.tf32 && (config.dtype != "float32" || config.parallel.device == "cpu"),
        "training.allow_tf32 has no effect but with dtype \"float32\" on GPUs");
+  note((config.origins.contains("training.loss_scale") ||
+        config.origins.contains("training.loss_scale_window")) &&
+           config.dtype != "float16",
+       "training.loss_scale and loss_scale_window have no effect but with dtype \"float16\"");
+  const auto is_near = [](const std::string& memory) { return memory == "device"; };
+  note(config.origins.contains("parallelism.offload_chunk_bytes") &&
+           is_near(config.parallel.optimizer_memory) && is_near(config.parallel.weights_memory) &&
+           is_near(config.parallel.gradients_memory) && is_near(config.parallel.activations_memory),
+       "parallelism.offload_chunk_bytes has no effect where all state is in the device's memory; "
+       "optimizer_memory and its like say where it is");
   note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
        "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");
   note(config.data.validation_fraction == 0 && config.validation_path.empty() &&

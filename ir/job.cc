@@ -247,6 +247,13 @@ Status CheckTrain(const TrainSpec& train) {
   MW_TRY(CheckRange("train.loss_scale", train.loss_scale, 1, 1e12));
   MW_TRY(
       CheckRange("train.loss_scale_window", static_cast<double>(train.loss_scale_window), 0, 1e9));
+  if (train.gradient_dtype != DType::kF32 && train.compute_dtype == DType::kF32) {
+    return InvalidField(
+        "train.gradient_dtype",
+        fmt::format("is {}, and a job that computes in f32 has gradients of f32; leave it out, or "
+                    "compute in 16 bits, too (dtype)",
+                    DTypeName(train.gradient_dtype)));
+  }
   if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {
     return InvalidField(
         "train.gradient_dtype",
@@ -339,6 +346,23 @@ Status CheckParallel(const ParallelSpec& parallel) {
     return InvalidField("parallel.shardings",
                         fmt::format("is '{}'; known: rules, search", parallel.shardings));
   }
+  return OkStatus();
+}
+
+// What the host is told to renew has to be with it, and to be state that it can renew.
+Status CheckHostUpdate(const ParallelSpec& parallel, const OptimizerSpec& optimizer) {
+  if (parallel.host_update <= 0) return OkStatus();
+  const auto refused = [&](const std::string& why) {
+    return InvalidField("parallel.host_update",
+                        fmt::format("is {}, and the host renews {}", parallel.host_update, why));
+  };
+  const std::string& state = parallel.optimizer_memory;
+  if (state != "host" && state != "auto") {
+    return refused(
+        fmt::format("what is in its memory only; parallelism.optimizer_memory is \"{}\"", state));
+  }
+  if (parallel.weights_memory == "disk") return refused("no weights that are on a disk");
+  if (optimizer.name == "adafactor") return refused("no state of adafactor");
   return OkStatus();
 }
 
@@ -508,6 +532,7 @@ Status ValidateJob(const JobRequest& job) {
   MW_TRY(CheckQueue(job.queue));
   MW_TRY(CheckMixedPrecision(job));
   MW_TRY(CheckParallel(job.parallel));
+  if (job.trained() != nullptr) MW_TRY(CheckHostUpdate(job.parallel, job.optimizer));
   const std::string not_on_gpus = job.parallel.device == "cuda" ? WhyNotOnGpus(job) : "";
   if (!not_on_gpus.empty()) {
     return InvalidField("parallel.device",

@@ -82,10 +82,11 @@ std::string Layout::ToString() const {
   if (chunks > 1) text += fmt::format(" chunks={}", chunks);
   if (!part_layers.empty()) text += fmt::format(" layers={}", FormatPartLayers(part_layers));
   if (zero > 0) text += fmt::format(" zero={}", zero);
-  const ZeroGroups whole;
-  if (zero > 0 && zero_groups != whole) {
-    text += fmt::format(" groups={}/{}/{}", zero_groups.state, zero_groups.gradients,
-                        zero_groups.weights);
+  // Of what the stage splits; groups of other state have no effect.
+  const ZeroGroups shown{zero_groups.state, zero > 1 ? zero_groups.gradients : 0,
+                         zero > 2 ? zero_groups.weights : 0};
+  if (zero > 0 && shown != ZeroGroups{}) {
+    text += fmt::format(" groups={}/{}/{}", shown.state, shown.gradients, shown.weights);
   }
   const bool recomputes = std::any_of(recompute.begin(), recompute.end(),
                                       [](Recompute mode) { return mode != Recompute::kNone; });

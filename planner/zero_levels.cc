@@ -92,11 +92,15 @@ Result<ZeroGroups> ZeroGroupsOf(const ir::ParallelSpec& pins) {
     const int64_t size = pins.*level.pin;
     groups.*level.group = size;
     if (size == 0) continue;
-    if (!pins.stage_meshes.empty() || pins.shardings == "search" || !pins.sharding_pins.empty()) {
+    const char* const other = !pins.stage_meshes.empty()    ? "parallelism.stage_meshes"
+                              : pins.shardings == "search"  ? "parallelism.shardings = \"search\""
+                              : !pins.sharding_pins.empty() ? "[[parallelism.sharding_pins]]"
+                                                            : nullptr;
+    if (other != nullptr) {
       return Fail(InvalidField(
           level.field, fmt::format("is {}: groups of replicas need stages of equal meshes and "
-                                   "shardings by the rules; leave the other pins out",
-                                   size)));
+                                   "shardings by the rules; leave {} out",
+                                   size, other)));
     }
     if (wider != nullptr && pins.*wider->pin % size != 0) {
       return Fail(InvalidField(

@@ -268,6 +268,24 @@ TEST(ValidateJob, LossAndCountHaveOneDType) {
   ExpectRefused(job, {"f32[]", "f64[]", "one dtype"});
 }
 
+TEST(ValidateJob, TheHostRenewsWhatIsWithItAndWhatItCanRenew) {
+  JobRequest job = Job();
+  job.parallel.host_update = 50;
+  for (const char* memory : {"host", "auto"}) {
+    job.parallel.optimizer_memory = memory;
+    EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  }
+  job.optimizer.name = "adafactor";
+  ExpectRefused(job, {"parallel.host_update is 50", "no state of adafactor"});
+  job.optimizer.name = "adamw";
+  job.parallel.weights_memory = "disk";
+  ExpectRefused(job, {"parallel.host_update is 50", "no weights that are on a disk"});
+  for (const char* memory : {"device", "disk"}) {
+    job.parallel.optimizer_memory = memory;
+    ExpectRefused(job, {"parallel.host_update is 50", "in its memory only", memory});
+  }
+}
+
 TEST(ValidateJob, MixedPrecisionIsOf16BitsOverF32Params) {
   JobRequest job = Job();
   job.train.compute_dtype = DType::kBF16;

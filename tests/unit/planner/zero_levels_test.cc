@@ -12,6 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 Layout LayoutWith(int64_t data, int64_t zero, ZeroGroups groups) {
   Layout layout;
@@ -101,6 +102,8 @@ TEST(ZeroLevels, PinsOfALayoutAreItsGroups) {
   PinDegrees(LayoutWith(16, 3, {8, 4, 2}), pins);
   EXPECT_EQ(ZeroGroupsOf(pins).value(), (ZeroGroups{8, 4, 2}));
   EXPECT_THAT(LayoutWith(16, 3, {8, 4, 2}).ToString(), HasSubstr("zero=3 groups=8/4/2"));
+  EXPECT_THAT(LayoutWith(16, 2, {8, 4, 2}).ToString(), HasSubstr("zero=2 groups=8/4/0"));
+  EXPECT_THAT(LayoutWith(16, 1, {0, 4, 2}).ToString(), Not(HasSubstr("groups")));
 }
 
 TEST(ZeroLevels, FewerReplicasHaveGroupsThatDivideThem) {
