@@ -224,7 +224,9 @@ constexpr ForeignKey kForeignKeys[] = {
     {kDeepSpeed, "zero_optimization", "",
      "write parallelism.zero_stage for its stage, parallelism.optimizer_memory and "
      "parallelism.weights_memory for what it offloads, parallelism.gradient_bucket_bytes for "
-     "reduce_bucket_size of gradients that zero_stage does not split"},
+     "reduce_bucket_size of gradients that zero_stage does not split, "
+     "parallelism.zero_min_weight_bytes for stage3_param_persistence_threshold, which counts "
+     "elements"},
     {kDeepSpeed, "bf16", "", "write training.dtype = \"bfloat16\""},
     {kDeepSpeed, "fp16", "",
      "write training.dtype = \"float16\", and training.loss_scale where the first one is to "

@@ -92,6 +92,7 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"parallelism", "data_parallel_shard_degree", 1, kMaxDegree},
     {"parallelism", "zero_gradients_degree", 1, kMaxDegree},
     {"parallelism", "zero_weights_degree", 1, kMaxDegree},
+    {"parallelism", "zero_min_weight_bytes", 0, 1e12},
     {"parallelism", "gradient_bucket_bytes", 1, 1e12},
     {"parallelism", "head_block_tokens", 0, 1 << 24},
     {"parallelism", "offload_chunk_bytes", 1, 1e12},

@@ -113,6 +113,10 @@ std::vector<ConfigKey> ShardingKeys() {
        "the devices of a host, weights are gathered within it, and between hosts once per step. "
        "Divides zero_gradients_degree; auto: as many.",
        MW_AT(parallel.zero_weights), KeyKind::kDegree},
+      {"parallelism", "zero_min_weight_bytes",
+       "Weights of which a device has fewer bytes are not split by zero_stage: collectives of "
+       "their own would cost more than they do, and whole their gradients share one.",
+       MW_AT(parallel.zero_min_bytes)},
       {"parallelism",
        "shardings",
        "Who chooses what the data and tensor axes split; rules: batch, then heads and widths of "

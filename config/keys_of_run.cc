@@ -6,8 +6,7 @@ std::vector<ConfigKey> DeviceKeys() {
   return {
       {"parallelism", "gradient_bucket_bytes",
        "Gradients are reduced in buckets of about this size; those that zero_stage splits, weight "
-       "by "
-       "weight.",
+       "by weight, unless they are small (zero_min_weight_bytes).",
        MW_AT(parallel.bucket_bytes)},
       {"parallelism", "overlap",
        "Collectives run beside what computes, and gradients are reduced while others are made; "

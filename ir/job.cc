@@ -326,6 +326,8 @@ Status CheckParallel(const ParallelSpec& parallel) {
                                     std::pair("parallel.zero_weights", parallel.zero_weights)}) {
     MW_TRY(CheckRange(field, static_cast<double>(size), 0, 1 << 16));
   }
+  MW_TRY(
+      CheckRange("parallel.zero_min_bytes", static_cast<double>(parallel.zero_min_bytes), 0, 1e12));
   MW_TRY(CheckRange("parallel.bucket_bytes", static_cast<double>(parallel.bucket_bytes), 1, 1e12));
   MW_TRY(CheckRange("parallel.head_block_tokens", static_cast<double>(parallel.head_block_tokens),
                     0, 1 << 24));

@@ -64,6 +64,9 @@ struct ParallelSpec {
   int64_t zero_shard = 0;
   int64_t zero_gradients = 0;
   int64_t zero_weights = 0;
+  // Weights of which a device has fewer bytes stay whole on each replica: their gradients are
+  // reduced with others', which costs no calls of their own.
+  int64_t zero_min_bytes = 64 << 10;
   // What the backward makes again instead of keeping: "none" | "gathers" (what a tensor group
   // gathers) | "selective" (that, norms and activation functions) | "full" (all of a layer but its
   // input) | "auto": the first of these that fits.

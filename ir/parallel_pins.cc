@@ -22,6 +22,7 @@ constexpr std::array kPins = {
     Pin{"zero_gradients", "parallelism.zero_gradients_degree", &P::zero_gradients, nullptr,
         kOfLayout},
     Pin{"zero_weights", "parallelism.zero_weights_degree", &P::zero_weights, nullptr, kOfLayout},
+    Pin{"zero_min_bytes", "parallelism.zero_min_weight_bytes", &P::zero_min_bytes},
     Pin{"sequence_parallel", "parallelism.enable_sequence_parallel", &P::sequence_parallel, "auto",
         kOfLayout},
     Pin{"microbatches", "parallelism.pipeline_parallel_microbatches", &P::microbatches, "0",

@@ -201,7 +201,7 @@ class PlanMaker {
     } else {
       MW_ASSIGN_OR_RETURN(strategies_,
                           ChooseStrategies(staged_.graph, staged_.stages, layout, {}, MaxTensor()));
-      ApplyZero(staged_.graph, layout, strategies_);
+      ApplyZero(staged_.graph, layout, strategies_, job_.parallel.zero_min_bytes);
     }
     plan_.notes.insert(plan_.notes.end(), strategies_.notes.begin(), strategies_.notes.end());
     return OkStatus();

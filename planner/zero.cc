@@ -27,11 +27,12 @@ bool IsOptimizer(const Node& node) {
 
 class ZeroPass {
  public:
-  ZeroPass(const Graph& graph, const Layout& layout, Strategies& strategies)
+  ZeroPass(const Graph& graph, const Layout& layout, Strategies& strategies, int64_t min_bytes)
       : graph_(graph),
         layout_(layout),
         mesh_(PlanningMesh(layout)),
         strategies_(strategies),
+        min_bytes_(std::max(kZeroMinBytes, min_bytes)),
         users_(graph.Users()) {}
 
   void Run() {
@@ -49,7 +50,7 @@ class ZeroPass {
   // divide.
   std::optional<Sharding> SplitOverData(const ir::TensorType& type, Sharding sharding) const {
     const ir::Dims local = mesh::LocalDims(type.dims, sharding, mesh_);
-    if (ir::TensorType{type.dtype, local}.bytes() < kZeroMinBytes) return std::nullopt;
+    if (ir::TensorType{type.dtype, local}.bytes() < min_bytes_) return std::nullopt;
     for (size_t d = 0; d < local.size(); ++d) {
       if (local[d] % ZeroDegree(layout_, ZeroKind::kOptimizer) != 0) continue;
       const mesh::AxisList axes = ZeroAxes(layout_, ZeroKind::kOptimizer);
@@ -77,9 +78,10 @@ class ZeroPass {
     const std::string name = graph_.producer(node.inputs[0]).attrs.Str("name");
     const std::optional<Sharding> split = SplitOverData(type, strategies_.params.at(name));
     if (!split) {
-      if (type.bytes() >= kZeroMinBytes) whole_.push_back(name);
+      if (type.bytes() >= min_bytes_) whole_.push_back(name);
       return;
     }
+    splits_ = true;
     NodeStrategy& strategy = strategies_.nodes[index];
     const size_t scalars = 2;  // multiplier and rate
     for (size_t i = 0; i + scalars < node.inputs.size(); ++i) {
@@ -191,7 +193,13 @@ class ZeroPass {
   }
 
   void NoteWhole() {
-    if (whole_.empty()) return;
+    if (whole_.empty()) {
+      if (splits_) return;
+      strategies_.notes.push_back(fmt::format(
+          "ZeRO {} splits nothing: no trained weight has {} bytes (zero_min_weight_bytes)",
+          layout_.zero, min_bytes_));
+      return;
+    }
     strategies_.notes.push_back(fmt::format(
         "{}{} whole over data={}: no dim divides", whole_.front(),
         whole_.size() == 1 ? " stays" : fmt::format(" and {} more stay", whole_.size() - 1),
@@ -202,15 +210,18 @@ class ZeroPass {
   const Layout& layout_;
   const mesh::Mesh mesh_;
   Strategies& strategies_;
+  const int64_t min_bytes_;
   const IdVector<ValueId, std::vector<NodeId>> users_;
   std::vector<std::string> whole_;
+  bool splits_ = false;  // any weight
 };
 
 }  // namespace
 
-void ApplyZero(const Graph& step_graph, const Layout& layout, Strategies& strategies) {
+void ApplyZero(const Graph& step_graph, const Layout& layout, Strategies& strategies,
+               int64_t min_bytes) {
   if (layout.zero == 0 || layout.degrees[Axis::kData] == 1) return;
-  ZeroPass(step_graph, layout, strategies).Run();
+  ZeroPass(step_graph, layout, strategies, min_bytes).Run();
 }
 
 void ReadShardedParams(const Graph& graph, const Layout& layout,

@@ -28,12 +28,15 @@
 
 namespace meshwright::planner {
 
-// Smaller weights stay whole on every replica: a collective of their own costs more than they do.
+// Smaller weights are split in no case: blocks of them are a few numbers.
 inline constexpr int64_t kZeroMinBytes = 1024;
 
-// Splits what layout.zero says over the data axis. Weights of which no dim divides stay whole,
-// with a note. REQUIRES: `strategies` is by ChooseStrategies for this graph and layout.
-void ApplyZero(const ir::Graph& step_graph, const Layout& layout, Strategies& strategies);
+// Splits what layout.zero says over the data axis. Weights of which a device has less than
+// min_bytes stay whole on every replica: a collective of their own costs more than they do. So do
+// those of which no dim divides, with a note. REQUIRES: `strategies` is by ChooseStrategies for
+// this graph and layout.
+void ApplyZero(const ir::Graph& step_graph, const Layout& layout, Strategies& strategies,
+               int64_t min_bytes = kZeroMinBytes);
 
 // Makes `strategies`, which were chosen for weights that are whole over "data", read params that
 // are sharded as `params` says; copies of weights are kept as the layout's microbatches read them.

@@ -190,6 +190,7 @@ void ShrinkBlocks(double params_share, double tokens_share, ir::ParallelSpec& pa
     return static_cast<int64_t>(static_cast<double>(size) * share);
   };
   parallel.bucket_bytes = std::max(kLeastBucket, scaled(parallel.bucket_bytes, params_share));
+  parallel.zero_min_bytes = scaled(parallel.zero_min_bytes, params_share);
   parallel.offload_chunk_bytes =
       std::max(kLeastBucket, scaled(parallel.offload_chunk_bytes, params_share));
   if (parallel.head_block_tokens == 0) return;

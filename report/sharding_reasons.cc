@@ -246,7 +246,8 @@ struct ShardingExplainer {
 
   // What conversions lie between is the search's in any case; where the rules do what the search
   // has no price for, it fills in.
-  Status FindChosen(const planner::Plan& plan, bool pinned) {
+  Status FindChosen(const planner::Plan& plan, const ir::ParallelSpec& parallel) {
+    const bool pinned = !parallel.sharding_pins.empty();
     ShardingsByName stored;
     for (const planner::ParamInfo& param : plan.params) stored[param.name] = param.sharding;
     const std::map<int, int> params = ParamChoices(stored);
@@ -258,7 +259,7 @@ struct ShardingExplainer {
               step.graph, step.stages, plan.layout,
               pinned ? planner::WholeOverData(plan.layout, stored) : ShardingsByName(),
               plan.layout.tensor()));
-      planner::ApplyZero(step.graph, plan.layout, rules);
+      planner::ApplyZero(step.graph, plan.layout, rules, parallel.zero_min_bytes);
       std::map<int, int> fixed = NodeChoices(rules);
       fixed.insert(params.begin(), params.end());
       answer = Solve(fixed, false);
@@ -397,7 +398,7 @@ Result<ShardingExplanations> ExplainShardings(const ExplainShardingsInput& input
                              search::IntraOptionsOf(input.topology, layout, 1), *costs));
   explainer.AddNames();
   MW_ASSIGN_OR_RETURN(const std::vector<int> matches, explainer.Matches(pattern));
-  MW_TRY(explainer.FindChosen(input.plan, !input.job.parallel.sharding_pins.empty()));
+  MW_TRY(explainer.FindChosen(input.plan, input.job.parallel));
   ShardingExplanations answer;
   answer.planned = explainer.CostsOf(explainer.chosen);
   for (const int variable : matches) {

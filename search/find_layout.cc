@@ -222,9 +222,11 @@ class Finder {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
           layers[c][layer].probes[mode] = (*probed)[c][layer];
-          layers[c][layer].zero = SplitOver(
-              (*probed)[c][layer], planner::GroupSize(degrees[planner::Axis::kData], zero_groups_,
-                                                      planner::ZeroKind::kOptimizer));
+          layers[c][layer].zero =
+              SplitOver((*probed)[c][layer],
+                        planner::GroupSize(degrees[planner::Axis::kData], zero_groups_,
+                                           planner::ZeroKind::kOptimizer),
+                        job_.parallel.zero_min_bytes);
         }
       }
     }

@@ -162,17 +162,18 @@ int64_t BudgetBytes(const mesh::Topology& topology, const Layout& layout, double
 
 // What the job's own ZeRO stage splits is stored so; what that splits over the tensor group, over
 // all of its axes.
-Result<std::map<std::string, mesh::Sharding>> ZeroPins(int64_t zero, const ir::Graph& graph,
+Result<std::map<std::string, mesh::Sharding>> ZeroPins(const ir::ParallelSpec& parallel,
+                                                       const ir::Graph& graph,
                                                        const planner::StageAssignment& stages,
                                                        const Layout& layout) {
   std::map<std::string, mesh::Sharding> pins;
-  if (zero < 1 || layout.degrees[planner::Axis::kData] == 1) return pins;
+  if (parallel.zero < 1 || layout.degrees[planner::Axis::kData] == 1) return pins;
   Layout asked = layout;
-  asked.zero = zero;
+  asked.zero = parallel.zero;
   asked.tensor_axes.clear();
   MW_ASSIGN_OR_RETURN(Strategies rules,
                       planner::ChooseStrategies(graph, stages, asked, {}, layout.tensor()));
-  planner::ApplyZero(graph, asked, rules);
+  planner::ApplyZero(graph, asked, rules, parallel.zero_min_bytes);
   mesh::AxisList grid;
   for (const ir::MeshAxis& axis : planner::TensorAxes(layout)) grid.push_back(axis.name);
   for (const NodeId id : graph.NodesOf(ir::Op::kParam)) {
@@ -180,7 +181,7 @@ Result<std::map<std::string, mesh::Sharding>> ZeroPins(int64_t zero, const ir::G
     const std::string name = attrs.Str("name");
     mesh::Sharding stored = rules.params.at(name);
     const bool split = stored.UsesAxis(planner::kData);
-    if (!split || (attrs.Int("state") == 0 && zero != 3)) continue;
+    if (!split || (attrs.Int("state") == 0 && parallel.zero != 3)) continue;
     RenameAxis(planner::kTensor, grid, stored);
     pins[name] = std::move(stored);
   }
@@ -229,7 +230,7 @@ int64_t KeptMicrobatches(const Layout& layout) {
 planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
                                              const mesh::Topology& topology,
                                              const ShardingSearch& options, const Clock& clock) {
-  return [zero = job.parallel.zero, pins = job.parallel.sharding_pins, topology, options, &clock](
+  return [parallel = job.parallel, topology, options, &clock](
              const ir::Graph& graph, const planner::StageAssignment& stages, const Layout& layout,
              const std::map<std::string, mesh::Sharding>& known_params) -> Result<Strategies> {
     if (!layout.stage_degrees.empty()) {
@@ -239,9 +240,9 @@ planner::ShardingChooser MakeShardingChooser(const ir::JobRequest& job,
     IntraOptions intra = IntraOptionsOf(topology, layout, options.memory_share);
     intra.pins.params = known_params;
     if (known_params.empty()) {
-      MW_ASSIGN_OR_RETURN(intra.pins.params, PinnedParams(pins, graph, layout));
+      MW_ASSIGN_OR_RETURN(intra.pins.params, PinnedParams(parallel.sharding_pins, graph, layout));
       // What a pin says of a weight counts more than the ZeRO stage.
-      MW_ASSIGN_OR_RETURN(auto of_zero, ZeroPins(zero, graph, stages, layout));
+      MW_ASSIGN_OR_RETURN(auto of_zero, ZeroPins(parallel, graph, stages, layout));
       intra.pins.params.merge(of_zero);
     }
     const std::unique_ptr<const IntraCosts> costs =

@@ -412,12 +412,13 @@ void StateBytes::Add(const ProbedWeight& weight) {
   renewed_bytes += weight.is_master ? weight.copy_bytes : weight.bytes;
 }
 
-ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas) {
+ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas, int64_t min_bytes) {
+  min_bytes = std::max(planner::kZeroMinBytes, min_bytes);
   ZeroSplit split;
   for (const ProbedWeight& weight : probe.weights) {
     const auto dim = std::find_if(weight.dims.begin(), weight.dims.end(),
                                   [&](int64_t size) { return size % replicas == 0; });
-    if (dim == weight.dims.end() || weight.bytes < planner::kZeroMinBytes) continue;
+    if (dim == weight.dims.end() || weight.bytes < min_bytes) continue;
     (weight.shared ? split.shared : split.own).Add(weight);
     (weight.copy_is_shared ? split.shared : split.own).copy_bytes += weight.copy_bytes;
     if (weight.by_expert) split.of_experts.Add(weight);

@@ -84,7 +84,8 @@ struct ZeroSplit {
   int64_t largest_gathered_bytes = 0;  // of one weight or its copy
   int64_t packed_bytes = 0;            // of the largest whose blocks are no runs of memory
 };
-ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas);
+// Of weights that have at least so many bytes on a device.
+ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas, int64_t min_bytes);
 
 struct ProbeOptions {
   planner::Degrees degrees;  // its data axis is 1

@@ -209,7 +209,7 @@ Result<std::map<std::string, Sharding>> PinnedParams(const std::string& pins,
 planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job) {
   if (job.parallel.sharding_pins.empty()) return {};
   using planner::Strategies;
-  return [pins = job.parallel.sharding_pins](
+  return [pins = job.parallel.sharding_pins, min_bytes = job.parallel.zero_min_bytes](
              const ir::Graph& graph, const planner::StageAssignment& stages,
              const planner::Layout& layout,
              const std::map<std::string, Sharding>& stored) -> Result<Strategies> {
@@ -225,7 +225,7 @@ planner::ShardingChooser MakePinnedRules(const ir::JobRequest& job) {
       planner::ReadShardedParams(graph, layout, stored, strategies);
       return strategies;
     }
-    planner::ApplyZero(graph, layout, strategies);
+    planner::ApplyZero(graph, layout, strategies, min_bytes);
     for (const auto& [name, sharding] : pinned) {
       const auto it = strategies.params.find(name);
       if (it == strategies.params.end() || it->second == sharding) continue;

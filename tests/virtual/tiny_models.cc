@@ -75,6 +75,7 @@ ir::JobRequest MakeTinyJob(const TinyOptions& options) {
                  .Optimizer(optimizer)
                  .Build(Functions(options));
   MW_CHECK(job.has_value()) << job.error();
+  job->parallel.zero_min_bytes = 0;  // all of its weights are small
   return std::move(*job);
 }
 

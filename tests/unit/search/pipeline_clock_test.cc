@@ -139,7 +139,7 @@ TEST(ZeroSplit, TakesWeightsOfWhichADimDivides) {
                    {{7, 50}, 1400, 2800, 1400},
                    {{8}, 32, 64, 32},
                    {{30, 64}, 7680, 15360, 7680, 3840, true}};
-  const ZeroSplit by_eight = SplitOver(probe, 8);
+  const ZeroSplit by_eight = SplitOver(probe, 8, 0);
   EXPECT_EQ(by_eight.own.weights, 1) << "the last of the layer's own is too small to split";
   EXPECT_EQ(by_eight.own.bytes, 24576);
   EXPECT_EQ(by_eight.own.optimizer_bytes, 49152);
@@ -148,8 +148,8 @@ TEST(ZeroSplit, TakesWeightsOfWhichADimDivides) {
   EXPECT_EQ(by_eight.own.gradient_bytes, 12288) << "of 16 bits";
   EXPECT_EQ(by_eight.largest_bytes, 12288);
   EXPECT_EQ(by_eight.packed_bytes, 7680) << "30 rows are no multiple of 8: blocks of columns";
-  EXPECT_EQ(SplitOver(probe, 36).own.bytes, 0) << "96 and 64 are no multiples of 36";
-  EXPECT_EQ(SplitOver(probe, 25).own.bytes, 1400);
+  EXPECT_EQ(SplitOver(probe, 36, 0).own.bytes, 0) << "96 and 64 are no multiples of 36";
+  EXPECT_EQ(SplitOver(probe, 25, 0).own.bytes, 1400);
 }
 
 }  // namespace
