@@ -138,12 +138,12 @@ struct JobsArgs {
   bool all = false;  // also what sessions of tools have left
 };
 struct LogsArgs : JobArgs {
-  std::string worker;       // its log; empty: none in particular
-  bool all = false;         // those of all workers
-  bool controller = false;  // the controller's own
-  int64_t lines = 200;      // of each; 0: all
-  std::string since;        // "10m", a time; empty: whenever
-  bool kept = false;        // what the controller keeps
+  std::string worker;            // its log; empty: none in particular
+  bool all = false;              // those of all workers
+  bool controller = false;       // the controller's own
+  std::optional<int64_t> lines;  // the last so many of each; 0: all
+  std::string since;             // "10m", a time; empty: whenever
+  bool kept = false;             // what the controller keeps
 };
 // `debug hang`.
 struct DebugArgs : JobArgs {};

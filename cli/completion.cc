@@ -71,6 +71,13 @@ void AddOptions(const CLI::App* command, const std::string& text, Candidates& al
   }
 }
 
+void AddCommands(const CLI::App& of, const std::string& text, Candidates& all) {
+  for (const CLI::App* command : of.get_subcommands({})) {
+    if (command->get_group().empty() || !command->get_name().starts_with(text)) continue;
+    all.known.push_back({command->get_name(), command->get_description()});
+  }
+}
+
 // The positional that the word behind `given` others is of; null: there is none.
 const CLI::Option* PositionalOf(const CLI::App& command, int given) {
   for (const CLI::Option* option : command.get_options()) {
@@ -113,6 +120,10 @@ Place PlaceOf(const CLI::App& app, const std::vector<std::string>& words) {
 Candidates CompleteIn(const CLI::App& app, const std::vector<std::string>& words) {
   Candidates all;
   if (words.empty()) return all;
+  if (words.size() > 1 && words[0] == "help") {  // which takes the words of a command
+    AddCommands(*PlaceOf(app, {words.begin() + 1, words.end()}).command, words.back(), all);
+    return all;
+  }
   const Place place = PlaceOf(app, words);
   const std::string& word = words.back();
   if (place.open != nullptr) {
@@ -130,12 +141,7 @@ Candidates CompleteIn(const CLI::App& app, const std::vector<std::string>& words
     }
     return all;
   }
-  if (place.positionals == 0) {
-    for (const CLI::App* command : place.command->get_subcommands({})) {
-      if (command->get_group().empty() || !command->get_name().starts_with(word)) continue;
-      all.known.push_back({command->get_name(), command->get_description()});
-    }
-  }
+  if (place.positionals == 0) AddCommands(*place.command, word, all);
   if (const CLI::Option* const option = PositionalOf(*place.command, place.positionals)) {
     AddValues(*option, word, "", all);
   }

@@ -87,6 +87,13 @@ Result<std::string> ResolveAddress(const GlobalArgs& global,
   return std::string("127.0.0.1:7700");
 }
 
+Result<bool> SaysAddress(const config::Environment& environment) {
+  const auto address = environment("MESHWRIGHT_ADDRESS");
+  if (address && !address->empty()) return true;
+  MW_ASSIGN_OR_RETURN(const std::string in_file, ReadUserConfig(UserConfigPath(environment)));
+  return !in_file.empty();
+}
+
 Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment) {
   if (!global.token_file.empty()) {
     MW_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(global.token_file));

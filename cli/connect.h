@@ -24,6 +24,9 @@ std::string UserConfigPath(const config::Environment& environment);
 Result<std::string> ResolveAddress(const GlobalArgs& global,
                                    const config::Environment& environment);
 
+// Whether the environment or the user's config file names a controller. Errors: those of the file.
+Result<bool> SaysAddress(const config::Environment& environment);
+
 // The content of --token-file without line end, else $MESHWRIGHT_TOKEN, else "". Errors:
 // kInvalidArgument when the file is empty; those of ReadSecretFile.
 Result<std::string> LoadToken(const GlobalArgs& global, const config::Environment& environment);

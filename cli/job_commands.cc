@@ -173,7 +173,11 @@ int RunLogs(const LogsArgs& args, const GlobalArgs& global) {
                          PrintLogLines(update.log_lines, global.json);
                        });
     }
-    MW_ASSIGN_OR_RETURN(const std::vector<std::string> lines, client.Logs(args.id));
+    MW_ASSIGN_OR_RETURN(std::vector<std::string> lines, client.Logs(args.id));
+    const auto most = static_cast<size_t>(args.lines.value_or(0));
+    if (most > 0 && lines.size() > most) {
+      lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+    }
     PrintLogLines(lines, global.json);
     return kExitOk;
   });
@@ -240,7 +244,10 @@ int RunResume(const ResumeArgs& args, const GlobalArgs& global) {
 int RunCancel(const CancelArgs& args, const GlobalArgs& global) {
   return WithClient(global, [&](Client& client) -> Result<int> {
     MW_TRY(client.Cancel(args.id));
-    return PrintJob(client, args.id, global, fmt::format("job {} is being cancelled", args.id));
+    MW_ASSIGN_OR_RETURN(const JobInfo job, client.Get(args.id));
+    const bool done = job.state == client::JobState::kCancelled;
+    return PrintJob(client, args.id, global,
+                    fmt::format("job {} is {}cancelled", args.id, done ? "" : "being "));
   });
 }
 

@@ -19,9 +19,10 @@ void AddLogs(CLI::App& app, LogsArgs& args) {
   logs->add_flag("--all", args.all, "The logs of all workers, in the order of time");
   logs->add_flag("-f,--follow", args.follow,
                  "Of a job: stay until it ends, and show its steps; of workers: until Ctrl-C");
-  logs->add_option("--lines", args.lines, "Of each worker, the last so many; 0: all that are there")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
-      ->capture_default_str();
+  logs->add_option("--lines", args.lines,
+                   "The last so many of a job's or of each worker's, of which it is 200 by itself; "
+                   "0: all that are there")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
   logs->add_option("--since", args.since,
                    "Only lines that are younger: 90s, 10m, 2h, 1d, or 2026-03-01T12:00:00Z");
   logs->add_flag("--kept", args.kept,

@@ -111,7 +111,8 @@ Result<int> ShowLogs(const LogsArgs& args, const GlobalArgs& global) {
   client::LogAsk ask;
   ask.kept = args.kept;
   ask.what.job = args.id;
-  ask.what.lines = args.lines;
+  constexpr int64_t kOfWorkers = 200;
+  ask.what.lines = args.lines.value_or(kOfWorkers);
   MW_ASSIGN_OR_RETURN(ask.what.since_unix_ms, SinceUnixMs(args.since, SystemClock().UnixMs()));
   MW_ASSIGN_OR_RETURN(const client::Client::Options options, ClientOptions(global));
   MW_ASSIGN_OR_RETURN(const std::unique_ptr<Inspector> inspector, Inspector::Make(options));

@@ -105,13 +105,20 @@ std::string PaintState(bool color, const std::string& state) {
   return Paint(color, known == codes.end() ? "33" : known->second, state);
 }
 
+namespace {
+
+// A job that goes on from a checkpoint has steps, and no loss before it has done one.
+bool HasLoss(const JobInfo& job) { return job.steps_done > 0 && job.loss != 0; }
+
+}  // namespace
+
 std::string FormatJobsTable(const std::vector<JobInfo>& jobs, int64_t now_unix_ms, bool color) {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> states;
   for (const JobInfo& job : jobs) {
     rows.push_back({std::to_string(job.id), job.name, client::JobStateName(job.state),
                     fmt::format("{}/{}", job.steps_done, job.steps),
-                    job.steps_done > 0 ? fmt::format("{:.4f}", job.loss) : "-",
+                    HasLoss(job) ? fmt::format("{:.4f}", job.loss) : "-",
                     Age(job.submitted_unix_ms, now_unix_ms),
                     Age(job.started_unix_ms, EndOr(job, now_unix_ms)), DashIfEmpty(job.reason)});
     states.emplace_back(client::JobStateName(job.state));
@@ -177,7 +184,11 @@ std::string FormatJobEnd(const JobInfo& job, bool color) {
                         OneLine(job.message));
   }
   if (!job.layout.empty()) text += fmt::format("  layout   {}\n", OneLine(job.layout));
-  if (job.state == JobState::kSucceeded) text += fmt::format("  loss     {:.4f}\n", job.loss);
+  if (job.state == JobState::kSucceeded && HasLoss(job)) {
+    text += fmt::format("  loss     {:.4f}\n", job.loss);
+  } else if (job.state == JobState::kSucceeded && job.steps_done > 0 && job.tool.empty()) {
+    text += "  note     it had all of its steps when it began: training.steps says how far to go\n";
+  }
   if (!job.directory.empty()) text += fmt::format("  files    {}\n", job.directory);
   return text;
 }

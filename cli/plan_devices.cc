@@ -45,10 +45,10 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   }
   if (args.devices > 0) return report::DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global, job);
-  const auto address = config::ProcessEnvironment("MESHWRIGHT_ADDRESS");
+  MW_ASSIGN_OR_RETURN(const bool said, SaysAddress(config::ProcessEnvironment));
   const bool open = parallel.stage_meshes.empty() &&
                     (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0);
-  if (address && !address->empty()) {
+  if (said) {
     Result<mesh::Topology> running = ClusterTopology(global, job);
     // Where nothing answers, decided degrees are devices enough: the plan says that it assumes
     // them.
@@ -63,10 +63,12 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
     return report::DryRunTopology(layout.device_count(), args.devices_per_worker);
   }
   if (open) {
-    return Fail(InvalidArgument(
-        "a degree of [parallelism] is auto (data_parallel_replicate_degree, "
-        "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "
-        "--cluster FILE, or --address (or $MESHWRIGHT_ADDRESS) for a running cluster"));
+    return Fail(
+        InvalidArgument("a degree of [parallelism] is auto (data_parallel_replicate_degree, "
+                        "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "
+                        "--cluster FILE, or --address (or $MESHWRIGHT_ADDRESS, or address in the "
+                        "user's config.toml) for a running "
+                        "cluster"));
   }
   return report::DryRunTopology(parallel.data * parallel.tensor * parallel.pipeline,
                                 args.devices_per_worker);

@@ -122,6 +122,12 @@ Result<Caller> Access::Identify(const Shown& shown) const {
     return Caller{std::nullopt, "", shown.from};
   }
   if (IsToken(options_.token, shown.authorization)) return Caller{Role::kOperator, "", shown.from};
+  if (!shown.authorization.empty()) {
+    return Fail(Unauthenticated(
+        "the token is not this controller's; take the one in the file that it was started with "
+        "(--token-file, --operator-token-file or --page-token-file), or a certificate "
+        "(--tls-dir)"));
+  }
   return Fail(Unauthenticated(
       "this controller wants a certificate of its cluster or a token: `meshwright cert issue "
       "operator NAME` on its host makes one (--tls-dir); a worker joins with --join"));

@@ -250,8 +250,8 @@ Status CheckTrain(const TrainSpec& train) {
   if (train.gradient_dtype != DType::kF32 && train.compute_dtype == DType::kF32) {
     return InvalidField(
         "train.gradient_dtype",
-        fmt::format("is {}, and a job that computes in f32 has gradients of f32; leave it out, or "
-                    "compute in 16 bits, too (dtype)",
+        fmt::format("is {}, and a job that does not compute in 16 bits has gradients of its "
+                    "own type; leave it out, or set dtype, too",
                     DTypeName(train.gradient_dtype)));
   }
   if (train.gradient_dtype != DType::kF32 && train.gradient_dtype != train.compute_dtype) {

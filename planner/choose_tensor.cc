@@ -99,8 +99,7 @@ Result<std::optional<FactorIndex>> ColumnFactor(const NodeAtHand& at, size_t w,
   }
   if (gathered) return gathered;
   if (!misfit) {
-    choosing.result.notes.push_back(
-        fmt::format("{} is replicated over tensor={}: no factor of it can be split", name, degree));
+    choosing.unsplit.push_back(name);
     return std::optional<FactorIndex>();
   }
   if (misfit->is_vocabulary) {

@@ -103,7 +103,8 @@ struct Choosing {
   const IdVector<ValueId, std::vector<NodeId>> users;
   std::map<ValueId, std::string> gradient_of;  // or a contribution to it: of which param
   Strategies result;
-  int64_t tokens = 0;  // of a row, once they are split
+  std::vector<std::string> unsplit;  // params of which the tensor axis splits nothing; one note
+  int64_t tokens = 0;                // of a row, once they are split
 
  private:
   bool UsedElsewhere(ValueId value, const std::string& axis) const;

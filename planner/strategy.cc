@@ -215,6 +215,18 @@ Status Visit(size_t index, Choosing& choosing) {
   return SetResults(node, strategy, std::move(results), choosing);
 }
 
+// Layers have such weights alike: one note says so of all.
+void NoteUnsplit(Choosing& choosing) {
+  if (choosing.unsplit.empty()) return;
+  const std::set<std::string> names(choosing.unsplit.begin(), choosing.unsplit.end());
+  const bool one = names.size() == 1;
+  choosing.result.notes.push_back(
+      fmt::format("{} replicated over tensor={}: no factor of {} can be split",
+                  one ? choosing.unsplit[0] + " is"
+                      : fmt::format("{} and {} more are", choosing.unsplit[0], names.size() - 1),
+                  choosing.layout.tensor(), one ? "it" : "them"));
+}
+
 }  // namespace
 
 bool IsWeightCast(const Graph& graph, const Node& node) {
@@ -232,6 +244,7 @@ Result<Strategies> StrategiesByRules(Choosing& choosing) {
     }
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) MW_TRY(SettleWeightCast(i, choosing));
+  NoteUnsplit(choosing);
   return std::move(choosing.result);
 }
 

@@ -129,7 +129,9 @@ class ZeroPass {
       if (!ir::IsFrozen(param)) continue;
       Sharding& sharding = strategies_.params.at(param.attrs.Str("name"));
       const auto split = SplitOverData(graph_.type(param.outputs[0]), sharding);
-      if (split) sharding = AsOfKind(*split, layout_, ZeroKind::kWeights);
+      if (!split) continue;
+      sharding = AsOfKind(*split, layout_, ZeroKind::kWeights);
+      splits_ = true;
     }
   }
 
@@ -195,9 +197,9 @@ class ZeroPass {
   void NoteWhole() {
     if (whole_.empty()) {
       if (splits_) return;
-      strategies_.notes.push_back(fmt::format(
-          "ZeRO {} splits nothing: no trained weight has {} bytes (zero_min_weight_bytes)",
-          layout_.zero, min_bytes_));
+      strategies_.notes.push_back(
+          fmt::format("ZeRO {} splits nothing: no weight has {} bytes (zero_min_weight_bytes)",
+                      layout_.zero, min_bytes_));
       return;
     }
     strategies_.notes.push_back(fmt::format(

@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "mesh/measured_factors.h"
+#include "planner/plan_text.h"
 #include "report/plan_svg.h"
 #include "report/recorded_run.h"
 #include "report/step_spans.h"
@@ -41,6 +42,7 @@ struct Story {
   std::string layout;
   planner::Forecast forecast;
   report::RecordedRun run;
+  bool past = false;  // of a run before, by the same layout
 
   size_t instructions() const {
     size_t count = 0;
@@ -139,16 +141,19 @@ std::string Missing(const Story& story, const StoryQuestion& question) {
   if (known.empty()) {
     return fmt::format("no {} of job {} are recorded yet", asked, question.job.value());
   }
-  return fmt::format("{} of job {} are not recorded; there are records of {} to {}", asked,
-                     question.job.value(), known.begin()->first + 1, known.rbegin()->first + 1);
+  std::vector<int64_t> numbers;
+  for (const auto& [step, record] : known) numbers.push_back(step + 1);
+  return fmt::format("{} of job {} are not recorded; there are records of {}", asked,
+                     question.job.value(), planner::FormatRanges(numbers));
 }
 
 // running: the layout by which the job runs, where that is known.
 Status NotHere(JobId job, const std::string& running) {
   return FailedPrecondition(
       running.empty()
-          ? fmt::format("nothing is known of the steps of job {}: this controller has not planned "
-                        "it since it was started, or has made {} plans since",
+          ? fmt::format("nothing is known of the steps of job {}: it ran no step, or this "
+                        "controller has not planned it since it was started, or has made {} plans "
+                        "since",
                         job.value(), StoryOptions::kMostPlans)
           : fmt::format("job {} runs by {} now, a plan that this controller no longer holds",
                         job.value(), running));
@@ -333,8 +338,12 @@ class RunStories final : public controller::RunStory {
           fmt::format("job {} has no story: {}", made.job.value(), forecast.error().message()));
     }
     const std::string layout = made.plan->layout.ToString();
-    stories_.remove_if(
-        [&](const Story& story) { return story.job == made.job && story.layout == layout; });
+    // What was recorded of the run before is kept until the next one.
+    stories_.remove_if([&](const Story& story) {
+      return story.job == made.job && story.layout == layout &&
+             (story.past || story.run.steps().empty());
+    });
+    if (Story* const before = Find(made.job, layout)) before->past = true;
     if (!made.ahead) running_[made.job] = layout;
     Story& story = stories_.emplace_back();
     story.job = made.job;
@@ -375,20 +384,23 @@ class RunStories final : public controller::RunStory {
 
   Story* Find(JobId job, const std::string& layout) {
     const auto at = std::find_if(stories_.begin(), stories_.end(), [&](const Story& story) {
-      return story.job == job && story.layout == layout;
+      return story.job == job && story.layout == layout && !story.past;
     });
     return at == stories_.end() ? nullptr : &*at;
   }
 
-  // That of the plan by which the job runs; where steps are asked for that it has none of, another
-  // one that has. Errors: kFailedPrecondition: the plan is not here.
+  // That of the plan by which the job runs; where it has none of the steps that are asked for,
+  // another one that has; where it has none yet, that of the run before by the same plan. Errors:
+  // kFailedPrecondition: the plan is not here.
   Result<Story*> FindToTell(const StoryQuestion& question) {
     const auto running = running_.find(question.job);
     Story* const story = running == running_.end() ? nullptr : Find(question.job, running->second);
+    const bool any_plan = question.steps.count > 0;
     const auto has_steps = [&](const Story& each) {
-      return each.job == question.job && !each.run.Steps(*each.made.plan, question.steps).empty();
+      return each.job == question.job && (any_plan || each.layout == story->layout) &&
+             !each.run.Steps(*each.made.plan, question.steps).empty();
     };
-    if (question.steps.count > 0 && (story == nullptr || !has_steps(*story))) {
+    if (story == nullptr ? any_plan : !has_steps(*story)) {
       const auto other = std::find_if(stories_.rbegin(), stories_.rend(), has_steps);
       if (other != stories_.rend()) return &*other;
     }

@@ -112,6 +112,9 @@ TEST_F(AtTheTerminal, AJobFollowedInEightyColumnsHasALiveLineAndIsDescribed) {
   const std::string plain = Said({"submit", job});
   EXPECT_THAT(plain, AllOf(HasSubstr("  memory: "), HasSubstr("  lr: "), Not(HasSubstr("\x1b"))));
 
+  const std::vector<std::string> events = Split(Said({"logs", "2"}), '\n');
+  EXPECT_EQ(Said({"logs", "2", "--lines", "2"}),
+            events[events.size() - 3] + "\n" + events[events.size() - 2] + "\n");
   const std::string described = Said({"describe", "2"});
   EXPECT_THAT(described, StartsWith("job 2 "));
   EXPECT_THAT(described, AllOf(HasSubstr(" SUCCEEDED  step 40 of 40 (100 %)"), HasSubstr("owner  "),

@@ -94,6 +94,7 @@ const std::vector<ContextLayout> kSomeLayouts = {
 
 TEST(ContextVariants, DocumentsEqualOneDevice) {
   for (const char* family : {"gpt2", "llama"}) {
+    if (LeavesOut(2)) continue;
     TinyOptions options = OptionsOf(family);
     options.document_separator = 3;
     ExpectLikeOneDevice(MakeTinyJob(options), options, kSomeLayouts);

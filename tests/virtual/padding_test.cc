@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "planner/padding.h"
 #include "tests/scale.h"
 #include "tests/virtual/run_job.h"
@@ -50,7 +52,17 @@ TEST(Padding, TensorDegreesThatDivideNothingTrainLikeOneDevice) {
 }
 
 TEST(Padding, KeyHeadsFewerThanDevicesAreRepeated) {
-  ExpectLikeOneDevice(OptionsOf("llama"), {{1, 16, 1, 1}});
+  const TinyOptions options = OptionsOf("llama");
+  const LayoutCase layout = {1, 16, 1, 1};
+  ExpectLikeOneDevice(options, {layout});
+  const auto run = RunJob(WithLayout(MakeTinyJob(options), layout), layout.devices(),
+                          static_cast<int>(options.vocabulary));
+  ASSERT_TRUE(run.has_value()) << run.error();
+  const auto about =
+      std::count_if(run->plan.notes.begin(), run->plan.notes.end(), [](const std::string& note) {
+        return note.find("replicated over tensor=16: no factor of them") != std::string::npos;
+      });
+  EXPECT_EQ(about, 1) << "of all layers together";
 }
 
 TEST(Padding, DevicesWithoutAnyHeadHaveZeros) {

@@ -106,7 +106,8 @@ TEST(Tiers, TrainTheSameModelBitForBit) {
     const auto device = RunJob(TierJob(c, kNear), devices, kTierVocabulary);
     ASSERT_TRUE(device.has_value()) << c.name << ": " << device.error();
     for (const Memories& memories : kMemories) {
-      const bool variant = memories.chunk_bytes == 1 || memories.host_update == 100;
+      const bool variant =
+          memories.chunk_bytes == 1 || memories.activations == std::string("device");
       if (kSanitizedBuild && variant) continue;
       const std::string what = fmt::format("{}, {}", c.name, memories.name);
       const auto far = RunJob(TierJob(c, memories), devices, kTierVocabulary);
@@ -189,6 +190,7 @@ TEST(Tiers, CheckpointsLoadIntoEitherMemory) {
       {kNear, kStateOnHost}, {kStateOnHost, kAllOnDisk}, {kAllOnDisk, kNear}};
   for (const auto& [here, there] : ways) {
     for (const TierCase& from : cases) {
+      if (kSanitizedBuild && from.zero == 0) continue;
       const std::string folder = fmt::format("{} {}", from.name, here.name);
       const auto saved =
           VirtualCluster::Start(TierJob(from, here), from.degrees.devices(), &tokens);

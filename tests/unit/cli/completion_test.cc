@@ -26,6 +26,8 @@ TEST(Completion, CommandsAndTheirOptionsComeFromTheParsersTable) {
       << "of all commands";
   EXPECT_THAT(TextsOf(Complete({"worker", "dr"})), ElementsAre("drain"));
   EXPECT_THAT(TextsOf(Complete({"worker", "--ready"})), IsEmpty()) << "internal";
+  EXPECT_THAT(TextsOf(Complete({"help", "che"})), ElementsAre("checkpoint"));
+  EXPECT_THAT(TextsOf(Complete({"help", "worker", "dr"})), ElementsAre("drain"));
   EXPECT_THAT(TextsOf(Complete({"nosuch", "--no"})), Not(Contains("--no-wait")));
 }
 

@@ -214,8 +214,10 @@ TEST(Connect, AddressPrecedence) {
   EXPECT_EQ(*ResolveAddress(global, environment), "env:1");
   variable.clear();
   EXPECT_EQ(*ResolveAddress(global, environment), "file:1");
-  EXPECT_EQ(*ResolveAddress(global, [](const std::string&) { return std::nullopt; }),
-            "127.0.0.1:7700");
+  EXPECT_TRUE(*SaysAddress(environment));
+  const config::Environment nothing = [](const std::string&) { return std::nullopt; };
+  EXPECT_EQ(*ResolveAddress(global, nothing), "127.0.0.1:7700");
+  EXPECT_FALSE(*SaysAddress(nothing));
 }
 
 TEST(PlanReport, MeshTextParsesOrSaysHowToWriteIt) {

@@ -527,9 +527,9 @@ TEST(PrepareJob, GradientsMayWaitInTheTypeOfTheProducts) {
   EXPECT_EQ(half->request.train.loss_scale_window, 5);
   const auto wrong = prepared({"training.gradient_dtype=bfloat16"});
   ASSERT_FALSE(wrong);
-  EXPECT_NE(
-      wrong.error().message().find("training.gradient_dtype is bf16, and a job that computes"),
-      std::string::npos)
+  EXPECT_NE(wrong.error().message().find(
+                "training.gradient_dtype is bf16, and a job that does not compute in 16 bits"),
+            std::string::npos)
       << wrong.error();
 }
 

@@ -104,6 +104,12 @@ TEST(Roles, OverTlsSomethingMustBeShownExceptToJoin) {
     EXPECT_EQ(CodeFor(access, method, nothing), StatusCode::kUnauthenticated) << method;
   }
   EXPECT_EQ(CodeFor(access, kJoin, nothing), StatusCode::kOk);
+  const auto said = [&](const Shown& shown) {
+    return std::string(internal::ToStatus(access.Check(kList, shown)).message());
+  };
+  EXPECT_NE(said(nothing).find("wants a certificate"), std::string::npos);
+  const Shown other{"Bearer other", true, std::nullopt, "ipv4:10.0.0.2:1"};
+  EXPECT_NE(said(other).find("the token is not this controller's"), std::string::npos);
 }
 
 TEST(Roles, WorkerRegistersUnderItsNameOnly) {

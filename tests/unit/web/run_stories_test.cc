@@ -105,7 +105,7 @@ TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
   const auto other = Ask(7, StoryForm::kTable, {10, 2});
   ASSERT_FALSE(other.has_value());
   EXPECT_EQ(other.error().message(),
-            "steps 11 to 12 of job 7 are not recorded; there are records of 4 to 4");
+            "steps 11 to 12 of job 7 are not recorded; there are records of 4");
   // The page's files say the same as the answers, and the metrics as the files.
   const auto file = [&](const char* name) { return ReadFile(dir_.File(name)).value(); };
   EXPECT_EQ(file(kTimelineFile), Ask(7, StoryForm::kTrace).value());
@@ -113,6 +113,23 @@ TEST_F(RunStoriesTest, TellsWhatWasRecordedInEveryForm) {
   const auto parts = nlohmann::json::parse(file(kPartsFile));
   EXPECT_EQ(parts.at("measured").at("compute_s"), figures_.measured_parts.at("compute"));
   EXPECT_NEAR(figures_.measured_s / figures_.forecast_s, 2, 0.1) << "links are as fast as ever";
+}
+
+TEST_F(RunStoriesTest, WhatWasRecordedBeforeAPauseIsToldBehindIt) {
+  Start("");
+  PlanJob(7);
+  Record(7, 3, plan_->layout.ToString());
+  Record(7, 4, plan_->layout.ToString());
+  PlanJob(7);
+  EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("step")) << "until there is more";
+  Record(7, 20, plan_->layout.ToString());
+  EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("step 21, mean"));
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).value(), HasSubstr("step 4, mean"));
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {8, 1}).error().message(), HasSubstr("records of 21"));
+  // Of the run before the last one nothing is kept.
+  PlanJob(7);
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).error().message(), HasSubstr("no steps 4 to 4"));
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {20, 1}).value(), HasSubstr("step 21, mean"));
 }
 
 TEST_F(RunStoriesTest, AJobOnFewerDevicesIsToldByThePlanThatItRunsBy) {
