@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 _FIRST = re.compile(
-    r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END (?:X509 |TRUSTED )?CERTIFICATE-----",
-    re.DOTALL,
+    r"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----(.*?)-----END \1-----", re.DOTALL
 )
 # An alternative name that is a URI: a tag, the length, the text, which others follow.
 _URI = re.compile(rb"\x86(.)(?=meshwright://)", re.DOTALL)
@@ -95,7 +94,7 @@ def read_certificate(pem: bytes) -> Certificate:
     if not found:
         raise ValueError("no certificate in PEM")
     try:
-        der = base64.b64decode(found[1])
+        der = base64.b64decode(found[2])
         begins, ends = _validity(der)
     except (binascii.Error, IndexError, StopIteration, ValueError) as error:
         raise ValueError(f"no certificate in PEM: {error}") from None

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 import meshwright
 from cluster import BINARY
 from meshwright import Client, Code
-from meshwright._certificate import read_certificate
+from meshwright._certificate import _moment, read_certificate
 from meshwright._identity import load_identity
 
 TOKEN = "a-token-of-an-operator-of-this-test"
@@ -158,6 +158,8 @@ class Certificates(unittest.TestCase):
         self.assertEqual(read.ends.timestamp(), ssl.cert_time_to_seconds(known["notAfter"]))
         first = read_certificate(b"text before\n" + chain.replace(b"\n", b"\r\n") + authority)
         self.assertEqual((first.role, first.name), ("viewer", "bob"))
+        self.assertEqual([_moment(0x17, f"{year}0102030405Z").year for year in (49, 50)], [2049, 1950])
+        self.assertEqual(_moment(0x18, "20500102030405Z").year, 2050)
         self.assertNotIn("PRIVATE", repr(load_identity(str(self.tls / "bob"))))
 
     def test_damaged_certificates_are_refused(self) -> None:
