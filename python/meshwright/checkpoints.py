@@ -1,4 +1,4 @@
-"""Checkpoints as NumPy arrays: `meshwright.checkpoints.open("gpt-bytes/1")`, `job.checkpoint()`.
+"""Checkpoints as NumPy arrays: `meshwright.checkpoints.open("/mnt/runs/gpt-bytes/1")`, `job.checkpoint()`.
 
 The format is that of docs/checkpoints.md. What is read is not compared with its digests:
 `meshwright checkpoint verify` does that.

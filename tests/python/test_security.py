@@ -158,7 +158,8 @@ class Certificates(unittest.TestCase):
         self.assertEqual(read.ends.timestamp(), ssl.cert_time_to_seconds(known["notAfter"]))
         first = read_certificate(b"text before\n" + chain.replace(b"\n", b"\r\n") + authority)
         self.assertEqual((first.role, first.name), ("viewer", "bob"))
-        self.assertEqual([_moment(0x17, f"{year}0102030405Z").year for year in (49, 50)], [2049, 1950])
+        self.assertEqual(_moment(0x17, "490102030405Z").year, 2049)
+        self.assertEqual(_moment(0x17, "500102030405Z").year, 1950)
         self.assertEqual(_moment(0x18, "20500102030405Z").year, 2050)
         self.assertNotIn("PRIVATE", repr(load_identity(str(self.tls / "bob"))))
 
