@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ._errors import Code, Error, make_error
-from ._identity import folder_of, open_channel, speaks_tls
+from ._identity import check_address, folder_of, load_identity, open_channel, speaks_tls
 
 Reply = TypeVar("Reply")
 
@@ -46,18 +46,20 @@ class Channel:
         timeout: float,
         tls_dir: str | None = None,
     ) -> None:
+        self.address = address or os.environ.get("MESHWRIGHT_ADDRESS") or DEFAULT_ADDRESS
+        check_address(self.address)
         import grpc
 
-        self.address = address or os.environ.get("MESHWRIGHT_ADDRESS") or DEFAULT_ADDRESS
         secret = token if token is not None else os.environ.get("MESHWRIGHT_TOKEN", "")
         self.timeout = timeout
         self._folder = folder_of(self.address, tls_dir)
+        self._identity = load_identity(self._folder) if self._folder else None
         self._rpc_error = grpc.RpcError
         self._metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
         keepalive_ms = 10_000
         self.grpc = open_channel(
             self.address,
-            self._folder,
+            self._identity,
             options=[
                 ("grpc.keepalive_time_ms", keepalive_ms),
                 ("grpc.keepalive_timeout_ms", keepalive_ms // 2),
@@ -149,6 +151,9 @@ class Channel:
                 f"the controller at {self.address} did not answer within {timeout:g} s; see "
                 "whether its process is stopped or its machine overloaded, or name another address"
             )
+        elif code == Code.UNAVAILABLE and self._identity and self._identity.refusal():
+            # It held when this client was made.
+            details = f"{self._folder}: {self._identity.refusal()}"
         elif code == Code.UNAVAILABLE and self._folder and "CERTIFICATE_VERIFY" in details:
             details = (
                 f"who answers at {self.address} shows a certificate that the authority in "

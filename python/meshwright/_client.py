@@ -65,9 +65,11 @@ class Client:
     """A connection to a controller; thread-safe. Times are seconds.
 
     address: None: $MESHWRIGHT_ADDRESS, else 127.0.0.1:7700. token: None: $MESHWRIGHT_TOKEN, else
-    none. tls_dir: folder of the identity to show (docs/security.md); None: $MESHWRIGHT_TLS_DIR over
-    a network, else in the clear. timeout: of every call that has no other. patience: `Job.follow` goes on over another
-    connection when the controller dies or the network breaks, for so long.
+    none. tls_dir: folder of the identity to show (docs/security.md), or with ca.pem alone to show
+    the token over TLS; None: $MESHWRIGHT_TLS_DIR over a network, else in the clear. timeout: of
+    every call that has no other. patience: `Job.follow` goes on over another connection when the
+    controller dies or the network breaks, for so long. An address without a port, and a certificate
+    that has ended or not begun, are refused at once.
     """
 
     def __init__(

@@ -40,11 +40,21 @@ def split_hint(message: str) -> tuple[str, str]:
     found = [(message.find(mark), mark) for mark in marks if mark in message]
     if not found:
         return message, ""
-    at, mark = min(found)
-    hint = message[at + 2 :]
-    if mark[1] == "(" and hint.endswith(")"):
-        hint = hint[:-1]
-    return message[:at], hint
+    at, _ = min(found)
+    return message[:at], whole_hint(message[at + 2 :])
+
+
+def whole_hint(hint: str) -> str:
+    """A hint that began in brackets without the bracket that closed them, wherever it stands: older
+    controllers cut it off at the end alone."""
+    if not hint.startswith(("did you mean ", "it belongs to ")):
+        return hint
+    depth = 0
+    for at, letter in enumerate(hint):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if depth < 0:
+            return hint[:at] + hint[at + 1 :]
+    return hint
 
 
 class Error(Exception):

@@ -2,15 +2,47 @@
 
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import stat
+from dataclasses import dataclass
 from typing import Any
 
-from ._errors import Code, make_error
+from ._certificate import Certificate, read_certificate
+from ._errors import Code, make_error, refuse
 
 # Every certificate of a controller has this name, wherever it is reached.
 _CONTROLLER_NAME = "controller.meshwright"
+_HOST_AND_PORT = re.compile(r"(?:[^\s:/\[\]]+|\[[^\s\[\]]+\]):([0-9]{1,5})", re.ASCII)
+# Forms of gRPC that have no port, or whose port gRPC asks for itself.
+_OTHER_FORMS = ("unix:", "unix-abstract:", "ipv4:", "ipv6:")
+
+
+@dataclass(frozen=True, repr=False)  # nobody prints its key
+class Identity:
+    """What is shown over TLS, in PEM: the authority alone where a token says who the client is."""
+
+    ca: bytes
+    key: bytes | None = None
+    chain: bytes | None = None
+    certificate: Certificate | None = None
+
+    def refusal(self) -> str:
+        """Why its certificate does not hold now, "" where it does."""
+        return self.certificate.refusal() if self.certificate else ""
+
+
+def check_address(address: str) -> None:
+    """Refuses what names no port: gRPC would dial that of https."""
+    if address.startswith(_OTHER_FORMS):
+        return
+    match = _HOST_AND_PORT.fullmatch(re.sub(r"^dns:(//[^/]*/)?", "", address))
+    if not match or not 1 <= int(match[1]) <= 65535:
+        refuse(
+            f"'{address}' is no address: write HOST:PORT with a port of 1 to 65535, for example "
+            "127.0.0.1:7700, or unix:/path/of/controller.sock"
+        )
 
 
 def is_loopback(address: str) -> bool:
@@ -61,7 +93,8 @@ def _read(path: str, secret: bool = False) -> bytes:
         raise make_error(
             Code.NOT_FOUND,
             f"there is no {path}; name a folder with ca.pem, cert.pem and key.pem, as "
-            "`meshwright cert issue` makes it (docs/security.md)",
+            "`meshwright cert issue` makes it, or with ca.pem alone to show a token "
+            "(docs/security.md)",
         ) from None
     except PermissionError as error:
         raise make_error(Code.PERMISSION_DENIED, str(error)) from None
@@ -79,16 +112,28 @@ def _read_file(path: str, secret: bool) -> bytes:
         return file.read()
 
 
-def open_channel(address: str, folder: str, options: list[tuple[str, Any]]) -> Any:
-    """A channel of grpc; in the clear where the folder is ""."""
+def load_identity(folder: str) -> Identity:
+    """The identity in a folder, which holds now. A folder with ca.pem alone has no certificate."""
+    ca, key, chain = (os.path.join(folder, name) for name in ("ca.pem", "key.pem", "cert.pem"))
+    if not os.path.lexists(key) and not os.path.lexists(chain):
+        return Identity(_read(ca))
+    pem = _read(chain)
+    try:
+        certificate = read_certificate(pem)
+    except ValueError:
+        refuse(f"{chain} has no certificate in PEM; make one with `meshwright cert issue`")
+    identity = Identity(_read(ca), _read(key, secret=True), pem, certificate)
+    if why := identity.refusal():
+        raise make_error(Code.FAILED_PRECONDITION, f"{folder}: {why}")
+    return identity
+
+
+def open_channel(address: str, identity: Identity | None, options: list[tuple[str, Any]]) -> Any:
+    """A channel of grpc; in the clear without an identity."""
     import grpc
 
-    if not folder:
+    if identity is None:
         return grpc.insecure_channel(address, options=options)
-    credentials = grpc.ssl_channel_credentials(
-        _read(os.path.join(folder, "ca.pem")),
-        _read(os.path.join(folder, "key.pem"), secret=True),
-        _read(os.path.join(folder, "cert.pem")),
-    )
+    credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.chain)
     named = [*options, ("grpc.ssl_target_name_override", _CONTROLLER_NAME)]
     return grpc.secure_channel(address, credentials, options=named)

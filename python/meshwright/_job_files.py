@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import _files
 from ._channel import Channel
-from ._errors import Code, JobFileError, JobFileErrors, NotFound, refuse
+from ._errors import Code, JobFileError, JobFileErrors, NotFound, refuse, whole_hint
 from ._proto import resolve_pb2
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def resolve(
         request=None if errors else reply.job,
         notes=list(reply.notes),
         errors=[
-            JobFileError(each.key, each.message, each.hint, each.place, each.line, each.column)
+            JobFileError(
+                each.key, each.message, whole_hint(each.hint), each.place, each.line, each.column
+            )
             for each in errors
         ],
         summary=reply.summary,

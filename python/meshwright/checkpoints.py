@@ -1,4 +1,4 @@
-"""Checkpoints as NumPy arrays: `meshwright.checkpoints.open("gpt-bytes/1")`, `job.checkpoint()`.
+"""Checkpoints as NumPy arrays: `meshwright.checkpoints.open("/mnt/runs/gpt-bytes/1")`, `job.checkpoint()`.
 
 The format is that of docs/checkpoints.md. What is read is not compared with its digests:
 `meshwright checkpoint verify` does that.
@@ -167,7 +167,13 @@ class Checkpoint(Mapping[str, "NDArray[Any]"]):
 def steps(folder: str | os.PathLike[str]) -> list[int]:
     """Steps of the checkpoints in a folder, newest first."""
     if not os.path.isdir(folder):
-        raise NotFound(Code.NOT_FOUND, f"there is no folder {os.fspath(folder)}")
+        raise NotFound(
+            Code.NOT_FOUND,
+            f"there is no folder {os.fspath(folder)} on this machine, and only folders of this "
+            "machine are opened; a checkpoint that is with the controller is read by "
+            "client.job(ID).checkpoint(STEP), and `meshwright checkpoint export ID "
+            "model.safetensors --step STEP` makes a file of its weights here",
+        )
     found = [
         int(match[1])
         for name in os.listdir(folder)

@@ -191,6 +191,7 @@ class Jobs(unittest.TestCase):
         errors = {error.key: error for error in caught.exception.errors}
         self.assertEqual(set(errors), {"training.stepz", "training.seq_len", "modl", "optimizer.lr"})
         self.assertEqual(errors["training.stepz"].hint, "did you mean 'steps'?")
+        self.assertRegex(errors["modl"].hint, r"^did you mean 'model'\?; known: job, model, ")
         self.assertGreater(errors["training.stepz"].line, 0)
         self.assertEqual(errors["optimizer.lr"].line, 0)
         self.assertEqual(caught.exception.code, Code.INVALID_ARGUMENT)

@@ -84,6 +84,35 @@ class Errors(unittest.TestCase):
         self.assertEqual((error.cause, error.hint), ("there is no job 7", "see client.jobs()"))
         self.assertEqual(str(error), "NOT_FOUND: there is no job 7; see client.jobs()")
 
+    def test_a_hint_in_brackets_is_cut_without_them(self) -> None:
+        for message, cause, hint in (
+            ("no key 'a' (did you mean 'b'?)", "no key 'a'", "did you mean 'b'?"),
+            ("no [a] (did you mean 'b'?); known: b", "no [a]", "did you mean 'b'?; known: b"),
+            ("no [a] (did you mean 'b'?); not (c)", "no [a]", "did you mean 'b'?; not (c)"),
+            ("'a' (it belongs to [b] (or c))", "'a'", "it belongs to [b] (or c)"),
+            ("it is 0; at least 1 (or auto)", "it is 0", "at least 1 (or auto)"),
+        ):
+            with self.subTest(message):
+                error = meshwright.Error(meshwright.Code.UNKNOWN, message)
+                self.assertEqual((error.cause, error.hint), (cause, hint))
+
+    def test_an_address_has_a_port(self) -> None:
+        for address in (
+            "10.0.0.2", "host", "host:", "host:x", ":77", "host:0", "host:65536", "a b:7", "[::1]",
+            "::1:7000", "http://host:77", "dns:host", "dns:///host", "dns://1.1.1.1/host",
+        ):  # fmt: skip
+            with self.subTest(address):
+                with self.assertRaises(meshwright.InvalidArgument) as refused:
+                    meshwright.Client(address)
+                self.assertIn(f"'{address}' is no address", refused.exception.cause)
+                self.assertIn("HOST:PORT", refused.exception.hint)
+        for address in (
+            "10.0.0.2:7700", "host.name:1", "[::1]:7700", "unix:/tmp/x", "dns:host:7700",
+            "dns:///host:7700", "dns://1.1.1.1/host:7700", "ipv4:10.0.0.2:7700",
+        ):  # fmt: skip
+            with self.subTest(address):
+                meshwright.Client(address).close()
+
     def test_an_error_of_a_device_says_where(self) -> None:
         from meshwright._errors import error_of_wire
 
@@ -346,6 +375,11 @@ class Checkpoints(unittest.TestCase):
             self.assertEqual(meshwright.checkpoints.steps(folder), [20])
             with self.assertRaises(meshwright.NotFound):
                 meshwright.checkpoints.open(folder, 30)
+            with self.assertRaises(meshwright.NotFound) as elsewhere:
+                meshwright.checkpoints.open("gpt-bytes/7", step=40)
+            self.assertIn("no folder gpt-bytes/7 on this machine", elsewhere.exception.cause)
+            self.assertIn("client.job(ID).checkpoint(STEP)", elsewhere.exception.hint)
+            self.assertIn("`meshwright checkpoint export ID", elsewhere.exception.hint)
             manifest["format"] = "meshwright-checkpoint/9"
             (at / "manifest.json").write_text(json.dumps(manifest))
             with self.assertRaises(meshwright.Error):
