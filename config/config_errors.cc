@@ -74,7 +74,10 @@ std::string HintIn(const std::string& message) {
   if (begin == std::string::npos) return "";
   const bool in_brackets = mark[1] == '(';
   std::string hint = message.substr(begin + 2);
-  if (in_brackets && hint.back() == ')') hint.pop_back();
+  // The bracket that closes it, wherever it stands: "did you mean 'a'?); known: a, b".
+  if (const size_t end = in_brackets ? hint.find(')') : hint.npos; end != hint.npos) {
+    hint.erase(end, 1);
+  }
   return hint;
 }
 

@@ -131,6 +131,28 @@ bool NamesLayersOnly(const std::string& ranges) {
   return !ranges.empty();
 }
 
+// What is said of a thing that the job does not have.
+void NoteUnusedSizes(JobConfig& config) {
+  const auto says = [&](const char* key) { return config.origins.contains(key); };
+  if ((says("training.loss_scale") || says("training.loss_scale_window")) &&
+      config.dtype != "float16") {
+    config.notes.emplace_back(
+        "training.loss_scale and loss_scale_window have no effect but with dtype \"float16\"");
+  }
+  const ir::ParallelSpec& parallel = config.parallel;
+  const bool is_near =
+      parallel.optimizer_memory == "device" && parallel.weights_memory == "device" &&
+      parallel.gradients_memory == "device" && parallel.activations_memory == "device";
+  if (says("parallelism.offload_chunk_bytes") && is_near) {
+    config.notes.emplace_back(
+        "parallelism.offload_chunk_bytes has no effect where all state is in the device's memory; "
+        "optimizer_memory and its like say where it is");
+  }
+  if (says("parallelism.zero_min_weight_bytes") && parallel.zero == 0) {
+    config.notes.emplace_back("parallelism.zero_min_weight_bytes has no effect with zero_stage 0");
+  }
+}
+
 void NoteUnused(JobConfig& config) {
   const ir::OptimizerSpec defaults;
   const ir::OptimizerSpec& optimizer = config.optimizer;
@@ -170,16 +192,7 @@ void NoteUnused(JobConfig& config) {
       "activation_checkpoint.layers has no effect with mode \"auto\", which chooses layers itself");
   note(config.train.tf32 && (config.dtype != "float32" || config.parallel.device == "cpu"),
        "training.allow_tf32 has no effect but with dtype \"float32\" on GPUs");
-  note((config.origins.contains("training.loss_scale") ||
-        config.origins.contains("training.loss_scale_window")) &&
-           config.dtype != "float16",
-       "training.loss_scale and loss_scale_window have no effect but with dtype \"float16\"");
-  const auto is_near = [](const std::string& memory) { return memory == "device"; };
-  note(config.origins.contains("parallelism.offload_chunk_bytes") &&
-           is_near(config.parallel.optimizer_memory) && is_near(config.parallel.weights_memory) &&
-           is_near(config.parallel.gradients_memory) && is_near(config.parallel.activations_memory),
-       "parallelism.offload_chunk_bytes has no effect where all state is in the device's memory; "
-       "optimizer_memory and its like say where it is");
+  NoteUnusedSizes(config);
   note(config.parallel.chunks > 1 && config.parallel.pipeline == 1,
        "parallelism.pipeline_parallel_chunks has no effect with pipeline_parallel_degree 1");
   note(config.data.validation_fraction == 0 && config.validation_path.empty() &&

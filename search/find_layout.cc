@@ -218,15 +218,13 @@ class Finder {
     for (const Recompute mode : modes) {
       const ProbedMode* const probed = Probe(degrees, rows, sequence_parallel, mode);
       if (probed == nullptr) return nullptr;
+      const int64_t split = planner::GroupSize(degrees[planner::Axis::kData], zero_groups_,
+                                               planner::ZeroKind::kOptimizer);
       for (size_t c = 0; c < classes_.size(); ++c) {
         layers[c].resize((*probed)[c].size());
         for (size_t layer = 0; layer < layers[c].size(); ++layer) {
-          layers[c][layer].probes[mode] = (*probed)[c][layer];
-          layers[c][layer].zero =
-              SplitOver((*probed)[c][layer],
-                        planner::GroupSize(degrees[planner::Axis::kData], zero_groups_,
-                                           planner::ZeroKind::kOptimizer),
-                        job_.parallel.zero_min_bytes);
+          const LayerProbe& probe = layers[c][layer].probes[mode] = (*probed)[c][layer];
+          layers[c][layer].zero = SplitOver(probe, split, job_.parallel.zero_min_bytes);
         }
       }
     }

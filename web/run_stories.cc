@@ -44,6 +44,13 @@ struct Story {
   report::RecordedRun run;
   bool past = false;  // of a run before, by the same layout
 
+  // Whether the question is about steps of this; one that names none is about those of the plan
+  // that runs now, and of the run before by the same.
+  bool Answers(const StoryQuestion& question, const Story* now) const {
+    const bool asked = question.steps.count > 0 || (now != nullptr && layout == now->layout);
+    return asked && job == question.job && !run.Steps(*made.plan, question.steps).empty();
+  }
+
   size_t instructions() const {
     size_t count = 0;
     for (const ir::Program& program : made.plan->Main()) count += program.instructions.size();
@@ -389,18 +396,13 @@ class RunStories final : public controller::RunStory {
     return at == stories_.end() ? nullptr : &*at;
   }
 
-  // That of the plan by which the job runs; where it has none of the steps that are asked for,
-  // another one that has; where it has none yet, that of the run before by the same plan. Errors:
+  // That of the plan by which the job runs, or another one that answers (Story::Answers). Errors:
   // kFailedPrecondition: the plan is not here.
   Result<Story*> FindToTell(const StoryQuestion& question) {
     const auto running = running_.find(question.job);
     Story* const story = running == running_.end() ? nullptr : Find(question.job, running->second);
-    const bool any_plan = question.steps.count > 0;
-    const auto has_steps = [&](const Story& each) {
-      return each.job == question.job && (any_plan || each.layout == story->layout) &&
-             !each.run.Steps(*each.made.plan, question.steps).empty();
-    };
-    if (story == nullptr ? any_plan : !has_steps(*story)) {
+    const auto has_steps = [&](const Story& each) { return each.Answers(question, story); };
+    if (story == nullptr || !has_steps(*story)) {
       const auto other = std::find_if(stories_.rbegin(), stories_.rend(), has_steps);
       if (other != stories_.rend()) return &*other;
     }

@@ -160,7 +160,9 @@ TEST_F(WithoutAFolder, KeysSayWhatIsLoadedAndWhatTheLastSaveHas) {
                                   "--set", "checkpoint.folder=other", "-q"});
   EXPECT_EQ(same.exit.code, 0) << same.stdout_text << same.stderr_text;
   EXPECT_THAT(same.stdout_text, HasSubstr("goes on  from step 30"));
-  EXPECT_THAT(same.stdout_text, HasSubstr("it had all of its steps when it began"));
+  const ProcessOutput done = Run({"submit", "--resume", "1", "-q"});
+  EXPECT_EQ(done.exit.code, 0) << done.stdout_text << done.stderr_text;
+  EXPECT_THAT(done.stdout_text, HasSubstr("it had all of its steps when it began"));
   const ProcessOutput nothing = Run({"submit", file, "--set", "checkpoint.load_step=20"});
   EXPECT_EQ(nothing.exit.code, 2);
   EXPECT_THAT(nothing.stderr_text, HasSubstr("add --resume JOB or --from FOLDER"));

@@ -360,11 +360,11 @@ TEST(JobConfig, ValuesWithoutEffectAreNoted) {
       {{"training.allow_tf32=true", "parallelism.device=cpu"}, "training.allow_tf32 has no effect"},
       {{"validation.fraction=0"}, "no validation runs"},
       {{"validation.batches=0", "validation.interval=5"}, "validation.interval has no effect"},
-      {{"training.loss_scale=8"}, "training.loss_scale and loss_scale_window have no effect"},
-      {{"parallelism.offload_chunk_bytes=4096"}, "offload_chunk_bytes has no effect"},
-      {{"parallelism.data_parallel_replicate_degree=2", "parallelism.zero_stage=1",
-        "parallelism.zero_weights_degree=2"},
-       "the weights are split from stage 3 on"},
+      {{"training.loss_scale=8"}, "loss_scale and loss_scale_window have no effect"},
+      {{"parallelism.offload_chunk_bytes=9"}, "offload_chunk_bytes has no effect"},
+      {{"parallelism.zero_min_weight_bytes=1", "parallelism.zero_stage=0"},
+       "zero_min_weight_bytes has no effect"},
+      {{"parallelism.zero_stage=1", "parallelism.zero_weights_degree=2"}, "from stage 3 on"},
   };
   for (const auto& [overrides, text] : cases) {
     EXPECT_NE(Notes(overrides).find(text), std::string::npos) << Notes(overrides);
@@ -447,7 +447,7 @@ TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
       EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
     }
   }
-  EXPECT_EQ(rows, 94) << "a row of the ranges names no key";
+  EXPECT_EQ(rows, 95) << "a row of the ranges names no key";
   EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
 }
 

@@ -57,6 +57,7 @@ ir::JobRequest HostJob(int64_t percent) {
   job.parallel.optimizer_memory = "host";
   job.parallel.offload_chunk_bytes = kStateBytes;
   job.parallel.host_update = percent;
+  job.parallel.zero_min_bytes = 0;
   return job;
 }
 
