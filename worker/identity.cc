@@ -22,14 +22,18 @@ constexpr int64_t kJoinMs = 10'000;
 constexpr int64_t kLookMs = 600'000;
 constexpr int64_t kPatienceMs = 30'000;  // as a worker's for its first contact
 constexpr int kAgainMs = 200;
+constexpr int kSayEach = 10;  // of the times that it is looked for, as a worker's link does
 
 // Of a controller that may not be there yet: hosts are started in any order.
 Result<std::string> AwaitAuthority(const std::string& address, const std::string& sha256) {
   const Deadline patience = Deadline::After(kPatienceMs);
-  while (true) {
+  for (int tries = 0;; ++tries) {
     auto found = security::FetchAuthority(address, sha256, Deadline::After(kJoinMs));
     const bool away = !found.has_value() && found.error().code() == StatusCode::kUnavailable;
     if (!away || patience.expired()) return found;
+    if (tries % kSayEach == 0) {
+      LogWarn(fmt::format("{}; it is looked for again", found.error().message()));
+    }
     ::poll(nullptr, 0, kAgainMs);
   }
 }

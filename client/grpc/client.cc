@@ -321,6 +321,14 @@ class GrpcClient final : public Client {
                       "is stopped or its machine overloaded, or name another with --address",
                       address, timeout_ms));
     }
+    // A server of HTTP offers no protocol that gRPC knows.
+    const bool is_page = status.message().find("ALPN") != std::string::npos;
+    if (status.code() == StatusCode::kUnavailable && is_page) {
+      return Unavailable(fmt::format(
+          "who answers at {} speaks HTTPS, as the controller's page and metrics do; name the port "
+          "for programs, which the controller prints first (--port, 7700 by itself)",
+          address));
+    }
     if (status.code() == StatusCode::kUnavailable) {
       return Unavailable(
           fmt::format("no controller answers at {} ({}); start one with `meshwright up` or "

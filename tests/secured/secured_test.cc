@@ -502,6 +502,10 @@ TEST_F(Secured, PageIsTlsAndWantsTokens) {
     return true;
   })) << LogOf("far");
   const HttpsPage page(home() + "/ca/ca.pem", port);
+  const ProcessOutput wrong_port =
+      Run({"--tls-dir", home() + "/operator", "--address", "127.0.0.1:" + port, "status"});
+  EXPECT_EQ(wrong_port.exit.code, 3);
+  EXPECT_THAT(wrong_port.stderr_text, HasSubstr("speaks HTTPS"));
   for (const char* open : {"/healthz", "/livez", "/readyz"}) {
     EXPECT_THAT(page.Ask(open), EndsWith("\n200")) << open;
   }
