@@ -39,6 +39,7 @@ TEST(ConfigErrors, AreAllThereWithKeysPlacesAndHints) {
   EXPECT_EQ(unknown.line, 2);
   EXPECT_EQ(unknown.column, 1);
   EXPECT_EQ(unknown.hint, "did you mean 'steps'?");
+  EXPECT_EQ(errors.all()[0].hint.substr(0, 29), "did you mean 'model'?; known:");
   const ConfigError& range = errors.all()[2];
   EXPECT_EQ(range.line, 3);
   EXPECT_EQ(range.hint.substr(0, 10), "it must be") << range.message;
