@@ -66,12 +66,6 @@ Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
         "describe {}` names",
         id, id)));
   }
-  if (job.checkpoint_step < 0) {
-    return Fail(NotFound(fmt::format("job {} has no checkpoint: {} (checkpoint.interval)", id,
-                                     client::IsTerminal(job.state)
-                                         ? "it ended before the first one was written"
-                                         : "it has not written the first one yet")));
-  }
   if (folder.at_controller()) return AtController(id, folder, global);
   MW_ASSIGN_OR_RETURN(const std::vector<client::WorkerInfo> workers, client->Workers());
   std::set<std::string> tried;
@@ -83,6 +77,12 @@ Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
       tried.insert(path);
       break;  // of an unnamed root the first one counts
     }
+  }
+  if (job.checkpoint_step < 0) {
+    return Fail(NotFound(fmt::format("job {} has no checkpoint: {} (checkpoint.interval)", id,
+                                     client::IsTerminal(job.state)
+                                         ? "it ended before the first one was written"
+                                         : "it has not written the first one yet")));
   }
   return Fail(
       NotFound(fmt::format("the checkpoints of job {} are not on this machine: workers have "

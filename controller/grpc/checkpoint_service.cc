@@ -101,14 +101,16 @@ grpc::Status CheckpointServiceImpl::StreamedGet(grpc::ServerContext* context, Ge
   constexpr const char* kPath = "/meshwright.v1.CheckpointService/Get";
   constexpr const char* kManifestPath = "/meshwright.v1.CheckpointService/Get manifest";
   const CallTimer timer(parts_.metrics, "checkpoint", "get");
-  const Admission seen = AdmitCall(*context, *parts_.access, kManifestPath);
-  if (!seen.known) return timer.Done(seen.refusal);
+  const Admission carries = AdmitCall(*context, *parts_.access, kPath);
+  if (!carries.known) return timer.Done(carries.refusal);
   v1::GetFileRequest request;
   TimedStream timed(*stream, parts_, *context, parts_.limits.upload_idle_ms);
   const bool read = timed.Read(&request);
+  // Who may look sees which tensors there are, and none of them.
   const bool manifest = read && request.name() == checkpoint::kManifestName;
-  const char* const path = manifest ? kManifestPath : kPath;
-  const Admission admission = manifest ? seen : AdmitCall(*context, *parts_.access, kPath);
+  const bool looks = manifest && !carries.refusal.ok();
+  const char* const path = looks ? kManifestPath : kPath;
+  const Admission admission = looks ? AdmitCall(*context, *parts_.access, path) : carries;
   if (!admission.refusal.ok()) {
     parts_.access->Refused(path, admission, read ? AuditDetail(request) : "");
     return timer.Done(admission.refusal);

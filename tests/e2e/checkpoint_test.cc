@@ -197,6 +197,8 @@ TEST_F(Checkpoints, ARootThatWorkersDoNotHaveIsNamedAndTheJobGoesOn) {
   const ProcessOutput resumed = Run({"submit", "--resume", std::to_string(id)});
   EXPECT_NE(resumed.exit.code, 0);
   EXPECT_THAT(resumed.stderr_text, HasSubstr("has no checkpoint to go on from"));
+  EXPECT_THAT(Run({"checkpoint", "ls", std::to_string(id)}).stderr_text,
+              HasSubstr("it ended before the first one was written"));
 }
 
 TEST_F(Checkpoints, ADamagedCheckpointIsRefusedByName) {
