@@ -187,7 +187,7 @@ std::string FormatJobEnd(const JobInfo& job, bool color) {
   if (job.state == JobState::kSucceeded && HasLoss(job)) {
     text += fmt::format("  loss     {:.4f}\n", job.loss);
   } else if (job.state == JobState::kSucceeded && job.steps_done > 0 && job.tool.empty()) {
-    text += "  note     it had all of its steps when it began: training.steps says how far to go\n";
+    text += "  loss     0, or none: no step was left to do (training.steps says how far to go)\n";
   }
   if (!job.directory.empty()) text += fmt::format("  files    {}\n", job.directory);
   return text;

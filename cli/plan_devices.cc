@@ -45,10 +45,10 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   }
   if (args.devices > 0) return report::DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global, job);
-  MW_ASSIGN_OR_RETURN(const bool said, SaysAddress(config::ProcessEnvironment));
+  const auto address = config::ProcessEnvironment("MESHWRIGHT_ADDRESS");
   const bool open = parallel.stage_meshes.empty() &&
                     (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0);
-  if (said) {
+  if (address && !address->empty()) {
     Result<mesh::Topology> running = ClusterTopology(global, job);
     // Where nothing answers, decided degrees are devices enough: the plan says that it assumes
     // them.
@@ -63,6 +63,9 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
     return report::DryRunTopology(layout.device_count(), args.devices_per_worker);
   }
   if (open) {
+    // Decided degrees are devices enough, whatever the user's config file says of a cluster.
+    MW_ASSIGN_OR_RETURN(const bool in_file, SaysAddress(config::ProcessEnvironment));
+    if (in_file) return ClusterTopology(global, job);
     return Fail(
         InvalidArgument("a degree of [parallelism] is auto (data_parallel_replicate_degree, "
                         "tensor_parallel_degree, pipeline_parallel_degree): give --devices N, "

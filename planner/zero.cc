@@ -25,6 +25,11 @@ bool IsOptimizer(const Node& node) {
   return (node.op == Op::kAdamW && !ir::IsFactored(node.attrs)) || node.op == Op::kSgd;
 }
 
+// What a device has of it.
+int64_t LocalBytes(const ir::TensorType& type, const Sharding& sharding, const mesh::Mesh& mesh) {
+  return ir::TensorType{type.dtype, mesh::LocalDims(type.dims, sharding, mesh)}.bytes();
+}
+
 class ZeroPass {
  public:
   ZeroPass(const Graph& graph, const Layout& layout, Strategies& strategies, int64_t min_bytes)
@@ -49,8 +54,8 @@ class ZeroPass {
   // `sharding` with the axes of the optimizer's state behind those of the first dim that they
   // divide.
   std::optional<Sharding> SplitOverData(const ir::TensorType& type, Sharding sharding) const {
+    if (LocalBytes(type, sharding, mesh_) < min_bytes_) return std::nullopt;
     const ir::Dims local = mesh::LocalDims(type.dims, sharding, mesh_);
-    if (ir::TensorType{type.dtype, local}.bytes() < min_bytes_) return std::nullopt;
     for (size_t d = 0; d < local.size(); ++d) {
       if (local[d] % ZeroDegree(layout_, ZeroKind::kOptimizer) != 0) continue;
       const mesh::AxisList axes = ZeroAxes(layout_, ZeroKind::kOptimizer);
@@ -76,9 +81,14 @@ class ZeroPass {
     const Node& node = graph_.nodes[index];
     const ir::TensorType& type = graph_.type(node.inputs[0]);
     const std::string name = graph_.producer(node.inputs[0]).attrs.Str("name");
-    const std::optional<Sharding> split = SplitOverData(type, strategies_.params.at(name));
+    const Sharding& sharding = strategies_.params.at(name);
+    const std::optional<Sharding> split = SplitOverData(type, sharding);
     if (!split) {
-      if (type.bytes() >= min_bytes_) whole_.push_back(name);
+      if (LocalBytes(type, sharding, mesh_) < min_bytes_) {
+        ++small_;
+      } else {
+        whole_.push_back(name);
+      }
       return;
     }
     splits_ = true;
@@ -195,13 +205,13 @@ class ZeroPass {
   }
 
   void NoteWhole() {
-    if (whole_.empty()) {
-      if (splits_) return;
+    if (!splits_ && small_ > 0 && whole_.empty()) {
       strategies_.notes.push_back(
-          fmt::format("ZeRO {} splits nothing: no weight has {} bytes (zero_min_weight_bytes)",
-                      layout_.zero, min_bytes_));
-      return;
+          fmt::format("ZeRO {} splits nothing: of each of the {} trained weights a device has less "
+                      "than {} bytes (zero_min_weight_bytes)",
+                      layout_.zero, small_, min_bytes_));
     }
+    if (whole_.empty()) return;
     strategies_.notes.push_back(fmt::format(
         "{}{} whole over data={}: no dim divides", whole_.front(),
         whole_.size() == 1 ? " stays" : fmt::format(" and {} more stay", whole_.size() - 1),
@@ -215,6 +225,7 @@ class ZeroPass {
   const int64_t min_bytes_;
   const IdVector<ValueId, std::vector<NodeId>> users_;
   std::vector<std::string> whole_;
+  int64_t small_ = 0;    // trained weights that are too small
   bool splits_ = false;  // any weight
 };
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,8 @@ struct Story {
   std::string layout;
   planner::Forecast forecast;
   report::RecordedRun run;
-  bool past = false;  // of a run before, by the same layout
+  // Of a run before, by the same layout: kept until a later one has records.
+  bool past = false;
 
   // Whether the question is about steps of this; one that names none is about those of the plan
   // that runs now, and of the run before by the same.
@@ -139,19 +141,22 @@ Status ShowPlan(const planner::Plan& plan, const std::string& job_dir) {
   return WriteFileAtomic(job_dir + "/plan.txt", planner::FormatPlan(plan, false));
 }
 
-std::string Missing(const Story& story, const StoryQuestion& question) {
-  const auto& known = story.run.steps();
+std::string Missing(const std::list<Story>& stories, const StoryQuestion& question) {
+  std::set<int64_t> known;
+  for (const Story& story : stories) {
+    if (story.job != question.job) continue;
+    for (const auto& [step, record] : story.run.steps()) known.insert(step + 1);
+  }
   const std::string asked =
       question.steps.count > 0
           ? fmt::format("steps {} to {}", question.steps.first + 1, question.steps.end())
           : std::string("steps");
   if (known.empty()) {
-    return fmt::format("no {} of job {} are recorded yet", asked, question.job.value());
+    return fmt::format("no {} of job {} are recorded", asked, question.job.value());
   }
-  std::vector<int64_t> numbers;
-  for (const auto& [step, record] : known) numbers.push_back(step + 1);
   return fmt::format("{} of job {} are not recorded; there are records of {}", asked,
-                     question.job.value(), planner::FormatRanges(numbers));
+                     question.job.value(),
+                     planner::FormatRanges(std::vector<int64_t>(known.begin(), known.end())));
 }
 
 // running: the layout by which the job runs, where that is known.
@@ -345,12 +350,12 @@ class RunStories final : public controller::RunStory {
           fmt::format("job {} has no story: {}", made.job.value(), forecast.error().message()));
     }
     const std::string layout = made.plan->layout.ToString();
-    // What was recorded of the run before is kept until the next one.
+    Story* const before = Find(made.job, layout);
+    const bool recorded = before != nullptr && !before->run.steps().empty();
     stories_.remove_if([&](const Story& story) {
-      return story.job == made.job && story.layout == layout &&
-             (story.past || story.run.steps().empty());
+      return story.job == made.job && story.layout == layout && story.past == recorded;
     });
-    if (Story* const before = Find(made.job, layout)) before->past = true;
+    if (recorded) before->past = true;
     if (!made.ahead) running_[made.job] = layout;
     Story& story = stories_.emplace_back();
     story.job = made.job;
@@ -366,7 +371,7 @@ class RunStories final : public controller::RunStory {
     while (stories_.size() > StoryOptions::kMostPlans ||
            (instructions > StoryOptions::kMostInstructions && stories_.size() > 1)) {
       auto oldest = std::find_if(stories_.begin(), std::prev(stories_.end()),
-                                 [](const Story& story) { return story.made.ahead; });
+                                 [](const Story& story) { return story.made.ahead || story.past; });
       if (oldest == std::prev(stories_.end())) oldest = stories_.begin();
       instructions -= oldest->instructions();
       const JobId job = oldest->job;
@@ -445,7 +450,7 @@ class RunStories final : public controller::RunStory {
     Story* const story = *found;
     const planner::Plan& plan = *story->made.plan;
     const auto steps = story->run.Steps(plan, question.steps);
-    if (steps.empty()) return answer(Fail(NotFound(Missing(*story, question))));
+    if (steps.empty()) return answer(Fail(NotFound(Missing(stories_, question))));
     const std::string name =
         fmt::format("job {} ({})", story->job.value(), story->made.request->name);
     switch (question.form) {

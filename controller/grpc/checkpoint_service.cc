@@ -97,20 +97,27 @@ Status CheckpointServiceImpl::PutShard(grpc::ServerContext& context,
 
 // ---- Reading ------------------------------------------------------------------------------------
 
+namespace {
+
+constexpr const char* kGet = "/meshwright.v1.CheckpointService/Get";
+// Who may look sees which tensors there are, and none of them.
+constexpr const char* kGetManifest = "/meshwright.v1.CheckpointService/Get manifest";
+
+}  // namespace
+
 grpc::Status CheckpointServiceImpl::StreamedGet(grpc::ServerContext* context, GetStream* stream) {
-  constexpr const char* kPath = "/meshwright.v1.CheckpointService/Get";
-  constexpr const char* kManifestPath = "/meshwright.v1.CheckpointService/Get manifest";
   const CallTimer timer(parts_.metrics, "checkpoint", "get");
-  const Admission carries = AdmitCall(*context, *parts_.access, kPath);
-  if (!carries.known) return timer.Done(carries.refusal);
+  const Limits& limits = parts_.limits;
+  Admission admission = AdmitCall(*context, *parts_.access, kGet);
+  if (!admission.known) return timer.Done(admission.refusal);
+  const bool may = admission.refusal.ok();
+  TimedStream timed(*stream, parts_, *context, may ? limits.upload_idle_ms : limits.request_ms);
   v1::GetFileRequest request;
-  TimedStream timed(*stream, parts_, *context, parts_.limits.upload_idle_ms);
   const bool read = timed.Read(&request);
-  // Who may look sees which tensors there are, and none of them.
-  const bool manifest = read && request.name() == checkpoint::kManifestName;
-  const bool looks = manifest && !carries.refusal.ok();
-  const char* const path = looks ? kManifestPath : kPath;
-  const Admission admission = looks ? AdmitCall(*context, *parts_.access, path) : carries;
+  const bool looks = !may && read && request.name() == checkpoint::kManifestName;
+  const char* const path = looks ? kGetManifest : kGet;
+  if (looks) admission = AdmitCall(*context, *parts_.access, path);
+  if (!admission.known) return timer.Done(admission.refusal);  // its token is another one by now
   if (!admission.refusal.ok()) {
     parts_.access->Refused(path, admission, read ? AuditDetail(request) : "");
     return timer.Done(admission.refusal);

@@ -58,6 +58,9 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+_MOST_BYTES = 64 << 10  # of a file of certificates or of a key
+
+
 def folder_of(address: str, tls_dir: str | None) -> str:
     """The folder of the identity to show, "" for none."""
     if address.startswith("unix:"):
@@ -98,6 +101,8 @@ def _read(path: str, secret: bool = False) -> bytes:
         ) from None
     except PermissionError as error:
         raise make_error(Code.PERMISSION_DENIED, str(error)) from None
+    except OSError as error:
+        refuse(f"{path} cannot be read: {error.strerror}; name a folder of certificates (tls_dir)")
 
 
 def _read_file(path: str, secret: bool) -> bytes:
@@ -109,7 +114,10 @@ def _read_file(path: str, secret: bool) -> bytes:
                 f"{path} has mode {stat.S_IMODE(status.st_mode):04o}: others on this machine can "
                 f"read it; chmod 600 {path}"
             )
-        return file.read()
+        text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            refuse(f"{path} is no certificate or key: it has more than {_MOST_BYTES} bytes")
+        return text
 
 
 def load_identity(folder: str) -> Identity:

@@ -162,7 +162,7 @@ TEST_F(WithoutAFolder, KeysSayWhatIsLoadedAndWhatTheLastSaveHas) {
   EXPECT_THAT(same.stdout_text, HasSubstr("goes on  from step 30"));
   const ProcessOutput done = Run({"submit", "--resume", "1", "-q"});
   EXPECT_EQ(done.exit.code, 0) << done.stdout_text << done.stderr_text;
-  EXPECT_THAT(done.stdout_text, HasSubstr("it had all of its steps when it began"));
+  EXPECT_THAT(done.stdout_text, HasSubstr("no step was left to do"));
   const ProcessOutput nothing = Run({"submit", file, "--set", "checkpoint.load_step=20"});
   EXPECT_EQ(nothing.exit.code, 2);
   EXPECT_THAT(nothing.stderr_text, HasSubstr("add --resume JOB or --from FOLDER"));

@@ -84,6 +84,8 @@ class Certificates(unittest.TestCase):
                 foreign.jobs()
         with self.assertRaisesRegex(meshwright.NotFound, "there is no .*ca.pem"):
             Client(self.address, tls_dir=str(self.folder / "nowhere"))
+        with self.assertRaisesRegex(meshwright.InvalidArgument, "name a folder"):
+            Client(self.address, tls_dir=str(self.tls / "bob" / "cert.pem"))
 
     def test_a_key_that_others_can_read_is_refused(self) -> None:
         (self.tls / "bob" / "key.pem").chmod(0o644)

@@ -1,9 +1,11 @@
 // ZeRO: replicas that split optimizer state, gradients and weights train the same model, hold what
 // the closed forms say and move what they say.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "planner/zero.h"
 #include "tests/scale.h"
@@ -15,6 +17,8 @@ namespace {
 
 using collective::Counters;
 using collective::Kind;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 ir::JobRequest WithZero(const ir::JobRequest& job, const LayoutCase& c, int zero) {
   ir::JobRequest result = WithLayout(job, c);
@@ -196,6 +200,32 @@ TEST(Zero, SaysWhatStaysWhole) {
   std::string notes;
   for (const std::string& note : plan->notes) notes += note + "\n";
   EXPECT_NE(notes.find("whole over data=7: no dim divides"), std::string::npos) << notes;
+}
+
+// A weight is small by what a device has of it, and no reason is made up for it.
+TEST(Zero, WeightsThatAreSmallOnADeviceStayWhole) {
+  TinyOptions options;
+  options.layers = 2;
+  ir::JobRequest job = WithLayout(MakeTinyJob(options), {2, 4, 1, 1});
+  job.parallel.zero = 1;
+  std::set<int64_t> sizes = {int64_t{1} << 30};  // of weights
+  const auto notes_with = [&](int64_t min_bytes) {
+    job.parallel.zero_min_bytes = min_bytes;
+    const auto plan = planner::MakePlan(job, mesh::Topology::Local(8));
+    EXPECT_TRUE(plan.has_value()) << plan.error();
+    std::string notes;
+    for (const std::string& note : plan->notes) notes += note + "\n";
+    for (const planner::ParamInfo& param : plan->params) {
+      sizes.insert(param.type.bytes());
+      EXPECT_TRUE(min_bytes < int64_t{1} << 30 || !param.sharding.UsesAxis("data")) << param.name;
+    }
+    return notes;
+  };
+  EXPECT_THAT(notes_with(int64_t{1} << 30), HasSubstr("ZeRO 1 splits nothing: of each of the"));
+  // Of some of these devices have a quarter, which is less.
+  for (const int64_t size : std::set<int64_t>(sizes)) {
+    EXPECT_THAT(notes_with(size), Not(HasSubstr("no dim divides"))) << size;
+  }
 }
 
 }  // namespace

@@ -121,14 +121,16 @@ TEST_F(RunStoriesTest, WhatWasRecordedBeforeAPauseIsToldBehindIt) {
   Record(7, 3, plan_->layout.ToString());
   Record(7, 4, plan_->layout.ToString());
   PlanJob(7);
+  PlanJob(7);
   EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("step")) << "until there is more";
   Record(7, 20, plan_->layout.ToString());
   EXPECT_THAT(Ask(7, StoryForm::kTable).value(), HasSubstr("step 21, mean"));
   EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).value(), HasSubstr("step 4, mean"));
-  EXPECT_THAT(Ask(7, StoryForm::kTable, {8, 1}).error().message(), HasSubstr("records of 21"));
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {8, 1}).error().message(), HasSubstr("records of 4-5,21"));
   // Of the run before the last one nothing is kept.
   PlanJob(7);
-  EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).error().message(), HasSubstr("no steps 4 to 4"));
+  EXPECT_THAT(Ask(7, StoryForm::kTable, {3, 1}).error().message(),
+              HasSubstr("there are records of 21"));
   EXPECT_THAT(Ask(7, StoryForm::kTable, {20, 1}).value(), HasSubstr("step 21, mean"));
 }
 
