@@ -85,6 +85,7 @@ constexpr auto kRanges = std::to_array<KeyRange>({
     {"parallelism", "expert_parallel_chunks", 1, kMaxDegree},
     {"parallelism", "context_parallel_degree", 1, kMaxDegree},
     {"parallelism", "tensor_parallel_degree", 1, kMaxDegree},
+    {"parallelism", "tensor_parallel_chunks", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_degree", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_microbatches", 1, kMaxDegree},
     {"parallelism", "pipeline_parallel_chunks", 1, kMaxDegree},

@@ -48,6 +48,11 @@ std::vector<ConfigKey> ParallelismKeys() {
        "where "
        "this is empty.",
        MW_AT(parallel.tensor_axes)},
+      {"parallelism", "tensor_parallel_chunks",
+       "Chunks of the rows of a tensor group's products: some are gathered or summed up while "
+       "others are computed. Products whose rows it does not divide stay whole; auto: by cost, "
+       "where collectives run beside what computes.",
+       MW_AT(parallel.tensor_chunks), KeyKind::kDegree},
   };
 }
 

@@ -36,6 +36,8 @@ struct ParallelSpec {
   std::string expert_dispatch = "auto";
   // Of the rows on their way to experts (planner/expert_ways.h); 0: auto.
   int64_t expert_chunks = 0;
+  // Of the rows of a tensor group's products (planner/streamed_products.h); 0: auto.
+  int64_t tensor_chunks = 0;
   int64_t context = 1;  // devices that share the tokens of each row
   // How their queries come to all keys: "gather" | "ring" | "auto", by bytes.
   std::string context_attention = "auto";

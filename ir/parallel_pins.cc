@@ -32,6 +32,7 @@ constexpr std::array kPins = {
     Pin{"expert", "parallelism.expert_parallel_degree", &P::expert, "0", kOfLayout},
     Pin{"expert_dispatch", "parallelism.expert_parallel_dispatch", &P::expert_dispatch},
     Pin{"expert_chunks", "parallelism.expert_parallel_chunks", &P::expert_chunks},
+    Pin{"tensor_chunks", "parallelism.tensor_parallel_chunks", &P::tensor_chunks},
     Pin{"context", "parallelism.context_parallel_degree", &P::context, "0", kOfLayout},
     Pin{"pipeline", "parallelism.pipeline_parallel_degree", &P::pipeline, "0", kOfLayout},
     Pin{"data", "parallelism.data_parallel_replicate_degree", &P::data, "0", kOfLayout},

@@ -1,6 +1,7 @@
-// Norms over the last dim d: leading dims parallel, d whole.
+// Norms over the last dim d: leading dims parallel, d whole but for an expansion.
 #include <algorithm>
 
+#include "ir/norm_parts.h"
 #include "ir/schema_table.h"
 
 namespace meshwright::ir {
@@ -74,7 +75,7 @@ FactorRule NormRule(const NodeTypes& node, std::initializer_list<Shape> operands
   const Dims& dims = node.operands[0].dims;
   std::vector<FactorIndex> leading;
   for (size_t i = 0; i + 1 < dims.size(); ++i) leading.push_back(rule.Add(dims[i]));
-  const FactorIndex d = rule.AddWhole(dims.back());
+  const FactorIndex d = rule.Add(dims.back(), FactorKind::kWithin);
   std::vector<FactorIndex> full = leading;
   full.push_back(d);
   const auto layout = [&](Shape shape) {
@@ -160,37 +161,8 @@ GradsOr NormGradient(GradCall& call) {
   return grads;
 }
 
-// The mean over the last dim, along it again.
-ValueId MeanAlong(Builder& b, ValueId x, const TensorType& wide) {
-  const double share = 1.0 / static_cast<double>(wide.dims.back());
-  const ValueId mean = b.AddOne(Op::kScale, {SumLast(b, x)}, {{"factor", share}});
-  return BroadcastLast(b, mean, wide);
-}
-
-// In the statistics' type, with normalized = (x - mean) rstd and v = dy w:
-// dx = rstd (v - mean(v) - normalized mean(v normalized)), without the second term where there is
-// no mean. dw and db are sums over the rows.
 std::vector<ValueId> DecomposeNormGrad(Builder& b, const Node& node) {
-  const bool has_mean = node.op == Op::kLayerNormGrad;
-  const TensorType x = b.type(node.inputs[0]);
-  const TensorType w = b.type(node.inputs[1]);
-  const TensorType wide{StatisticDType(x.dtype), x.dims};
-  ValueId centred = InDType(b, node.inputs[0], wide.dtype);
-  if (has_mean) {
-    centred = b.AddOne(Op::kSub, {centred, BroadcastLast(b, node.inputs[2], wide)});
-  }
-  const ValueId rstd = BroadcastLast(b, node.inputs[has_mean ? 3 : 2], wide);
-  const ValueId normalized = b.AddOne(Op::kMul, {centred, rstd});
-  const ValueId dy = InDType(b, node.inputs.back(), wide.dtype);
-  const ValueId v = b.AddOne(Op::kMul, {dy, InDType(b, node.inputs[1], wide.dtype)});
-  const ValueId along = MeanAlong(b, b.AddOne(Op::kMul, {v, normalized}), wide);
-  ValueId rest = b.AddOne(Op::kSub, {v, b.AddOne(Op::kMul, {normalized, along})});
-  if (has_mean) rest = b.AddOne(Op::kSub, {rest, MeanAlong(b, v, wide)});
-  const ValueId of_w = b.AddOne(Op::kMul, {dy, normalized});
-  std::vector<ValueId> results = {InDType(b, b.AddOne(Op::kMul, {rest, rstd}), x.dtype),
-                                  InDType(b, ReduceToSuffix(b, of_w, w), w.dtype)};
-  if (has_mean) results.push_back(InDType(b, ReduceToSuffix(b, dy, w), w.dtype));
-  return results;
+  return NormGradInParts(b, node.op, node.inputs, {.elements = b.type(node.inputs[0]).dims.back()});
 }
 
 GradsOr NormGradGradient(GradCall& call) { return DecomposedGradient(call, DecomposeNormGrad); }

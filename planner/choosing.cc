@@ -52,7 +52,7 @@ SplitCheck::Answer SplitCheck::CheckUser(const ir::Node& user, size_t operand, i
   const ir::DimFactors& factors = rule->operands[operand][static_cast<size_t>(dim)];
   if (factors.empty()) return {kFits, 0, false};
   const ir::Factor& factor = rule->factors[static_cast<size_t>(factors[0])];
-  if (factor.kind == ir::FactorKind::kWhole || factor.kind == ir::FactorKind::kSequence)
+  if (ir::NeededWhole(factor.kind) || factor.kind == ir::FactorKind::kSequence)
     return {kNeededWhole, 0, false};
   Answer answer;
   if (factor.size % parts != 0) answer = {kDoesNotDivide, factor.size, false};
@@ -197,7 +197,7 @@ bool Choosing::SameStage(const Node& node) const {
 
 bool Choosing::CanSplit(const FactorRule& rule, FactorIndex factor, const std::string& axis) const {
   const ir::Factor& f = rule.factors[static_cast<size_t>(factor)];
-  const bool whole = f.kind == FactorKind::kWhole ||
+  const bool whole = ir::NeededWhole(f.kind) ||
                      (f.kind == FactorKind::kSequence && RoleOf(axis) != AxisRole::kSequence);
   return !whole && f.size % mesh.AxisSize(axis) == 0 && !IsMinor(rule, factor);
 }

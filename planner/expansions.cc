@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ir/norm_parts.h"
 #include "ir/sequence_order.h"
 #include "planner/context_attention.h"
 #include "planner/local_node.h"
@@ -50,6 +51,23 @@ std::vector<ValueId> EmitSplitCrossEntropy(const ExpandCall& call) {
       builder.Add(Op::kNll, {lse, picked, inputs[1]}, IgnoreAttrs(node));
   MW_CHECK(nll.size() == 2) << "nll gives a sum and a count";
   return {nll[0], nll[1], lse};
+}
+
+// ---- A split width ------------------------------------------------------------------------------
+
+bool IsNorm(Op op) { return op == Op::kLayerNorm || op == Op::kRmsNorm; }
+
+std::vector<ValueId> EmitSplitNorm(const ExpandCall& call) {
+  const auto& [builder, graph, node, strategy, inputs, mesh] = call;
+  const mesh::AxisList& axes = strategy.operands[0].dims.back();
+  ir::NormWidth width{.elements = graph.type(node.inputs[0]).dims.back()};
+  width.sum_parts = [&axes](Builder& b, ValueId part) {
+    if (!b.status().ok()) return ValueId();
+    return b.AddOne(Op::kAllReduce, {part}, {{"axes", axes}, {"kind", "sum"}}, {b.type(part)});
+  };
+  if (!IsNorm(node.op)) return ir::NormGradInParts(builder, node.op, inputs, width);
+  const ir::DType y = graph.type(node.outputs[0]).dtype;
+  return ir::NormInParts(builder, node.op, node.attrs, y, inputs, width);
 }
 
 // ---- A sum of unlike summands -------------------------------------------------------------------
@@ -204,9 +222,13 @@ struct Row {
   bool (*splits)(const NodeStrategy& strategy);  // on a mesh; null: always
 };
 
+bool SplitsLastDim(const NodeStrategy& strategy) {
+  return !strategy.operands[0].dims.back().empty();
+}
+
 constexpr std::array kRows = {
-    Row{Expansion::kSplitVocabulary, EmitSplitCrossEntropy,
-        [](const NodeStrategy& strategy) { return !strategy.operands[0].dims.back().empty(); }},
+    Row{Expansion::kSplitVocabulary, EmitSplitCrossEntropy, SplitsLastDim},
+    Row{Expansion::kSplitWidth, EmitSplitNorm, SplitsLastDim},
     Row{Expansion::kGroupedSum, EmitGroupedSum, nullptr},
     Row{Expansion::kRingAttention, EmitRingAttention,
         [](const NodeStrategy& strategy) { return !strategy.operands[0].dims[kTokens].empty(); }},
@@ -224,6 +246,18 @@ std::vector<ValueId> Expand(const ExpandCall& call) {
   const Row* const row = RowOf(call.strategy.expansion);
   MW_CHECK(row != nullptr) << ir::OpName(call.node.op) << " has no expansion";
   return row->emit(call);
+}
+
+InnerSums InnerSumsOf(const Node& node, const NodeStrategy& strategy) {
+  if (strategy.expansion == Expansion::kSplitVocabulary) {
+    return {2, node.outputs[2], strategy.results[2], strategy.operands[0].dims.back()};
+  }
+  if (strategy.expansion != Expansion::kSplitWidth) return {};
+  const bool has_mean = node.op == Op::kLayerNorm || node.op == Op::kLayerNormGrad;
+  const int count = has_mean ? 2 : 1;
+  const mesh::AxisList& axes = strategy.operands[0].dims.back();
+  if (IsNorm(node.op)) return {count, node.outputs.back(), strategy.results.back(), axes};
+  return {count, node.inputs[2], strategy.operands[2], axes};
 }
 
 Expansion OnMesh(const NodeStrategy& strategy) {

@@ -22,6 +22,9 @@ enum class Expansion : uint8_t {
   kNone,
   // cross_entropy over a split vocabulary: logsumexp + pick + nll, the first two reduced.
   kSplitVocabulary,
+  // layer_norm, rms_norm or their gradients over a split width: each mean is a sum over devices,
+  // one number a row.
+  kSplitWidth,
   // A sum whose operands differ in their shardings: those that are alike are summed first, so that
   // each kind of partial sum is reduced once, to the result's sharding.
   kGroupedSum,
@@ -43,6 +46,17 @@ struct ExpandCall {
 // Appends the nodes; one value per result of the node. Errors stick to the builder. REQUIRES: the
 // strategy has an expansion.
 std::vector<ValueId> Expand(const ExpandCall& call);
+
+// What a strategy's expansion reduces within the node, for who prices it: `count` all-reduces over
+// `axes` of a value with the dims and sharding of this operand or result. None where it reduces
+// nothing, or does so by reshards.
+struct InnerSums {
+  int count = 0;
+  ValueId like;
+  mesh::Sharding sharding = {};
+  mesh::AxisList axes = {};
+};
+InnerSums InnerSumsOf(const ir::Node& node, const NodeStrategy& strategy);
 
 // What is left of it on a mesh that lacks some of its axes: the expansion, or none.
 Expansion OnMesh(const NodeStrategy& strategy);

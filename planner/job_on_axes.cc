@@ -124,7 +124,7 @@ class Reorder {
       const Dim dim = TokensOf(node.inputs[i]);
       if (!dim || rule.operands[i][*dim].size() != 1) continue;
       const ir::FactorIndex factor = rule.operands[i][*dim][0];
-      if (rule.factors[static_cast<size_t>(factor)].kind != ir::FactorKind::kWhole) return factor;
+      if (!ir::NeededWhole(rule.factors[static_cast<size_t>(factor)].kind)) return factor;
     }
     return std::nullopt;
   }

@@ -76,6 +76,7 @@ std::string Layout::ToString() const {
   }
   if (expert_hosts > 1) text += fmt::format(" expert_hosts={}", expert_hosts);
   if (expert_chunks > 1) text += fmt::format(" expert_chunks={}", expert_chunks);
+  if (tensor_chunks > 1) text += fmt::format(" tensor_chunks={}", tensor_chunks);
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
   if (sequence_parallel) text += " sequence_parallel";

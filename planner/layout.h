@@ -53,6 +53,7 @@ struct Layout {
   // steps: the axis is then two, expert (of the hosts) and expert2 (within one). 1: one step.
   int64_t expert_hosts = 1;
   int64_t expert_chunks = 1;  // of the rows on their way to experts and back
+  int64_t tensor_chunks = 1;  // the most, of the rows of a tensor group's products
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
   // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
   std::vector<int64_t> tensor_axes;

@@ -156,7 +156,7 @@ std::optional<NodeStrategy> BlockStrategy(const Graph& graph, ValueId value, con
     if (factors[d].empty()) return std::nullopt;
     const ir::Factor& factor = rule->factors[static_cast<size_t>(factors[d][0])];
     const bool divides = factor.size % mesh.SizeOf(wanted.dims[d]) == 0;
-    if (factor.kind == ir::FactorKind::kWhole || !divides) return std::nullopt;
+    if (ir::NeededWhole(factor.kind) || !divides) return std::nullopt;
     axes[factors[d][0]] = wanted.dims[d];
   }
   // A block of a minor factor lies in pieces all over its dim: no sharding says that.

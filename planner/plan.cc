@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -26,11 +25,13 @@
 #include "planner/overlap.h"
 #include "planner/padding.h"
 #include "planner/partition.h"
+#include "planner/plan_memory.h"
 #include "planner/resolve_layout.h"
 #include "planner/router_sweep.h"
 #include "planner/stages.h"
 #include "planner/step_pieces.h"
 #include "planner/strategy.h"
+#include "planner/streamed_products.h"
 #include "planner/tiers.h"
 #include "planner/vocabulary_blocks.h"
 #include "planner/vocabulary_schedule.h"
@@ -61,51 +62,6 @@ PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
 // goes.
 constexpr int64_t kChunksOfCopies = 3;
 
-// What every device has left beside what it needs, device i as devices[i] says; an eighth of each
-// is not counted, for what plans do not know. 0 where a device's memory is not known.
-int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices) {
-  constexpr int64_t kKeptParts = 8;
-  MW_CHECK(devices.size() <= topology.devices.size())
-      << "the memory of " << devices.size() << " devices of " << topology.devices.size();
-  int64_t spare_bytes = std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const int64_t all = topology.devices[i].memory_bytes;
-    spare_bytes = std::min(spare_bytes, all - all / kKeptParts - devices[i].total_bytes);
-  }
-  return devices.empty() ? 0 : std::max<int64_t>(spare_bytes, 0);
-}
-
-void MeasureMemory(Plan& plan) {
-  constexpr int64_t kDevicesPerThread = 8;
-  plan.memory.resize(plan.Main().size());
-  ParallelItems(static_cast<int64_t>(plan.memory.size()), kDevicesPerThread, [&](int64_t device) {
-    const auto i = static_cast<size_t>(device);
-    std::vector<const ir::Program*> of_device;
-    for (const auto& [name, programs] : plan.programs) of_device.push_back(&programs[i]);
-    plan.memory[i] = PeakMemory(of_device);
-  });
-}
-
-// Program i runs on device i of the topology, or stands for several.
-std::vector<DeviceMemory> MemoryOfDevices(const Plan& plan) {
-  std::vector<DeviceMemory> all(static_cast<size_t>(plan.layout.device_count()));
-  for (size_t i = 0; i < plan.memory.size(); ++i) {
-    const ir::Program& program = plan.Main()[i];
-    std::fill_n(all.begin() + program.device.value(), plan.DevicesOf(program), plan.memory[i]);
-  }
-  return all;
-}
-
-Status CheckMemory(const Plan& plan, const mesh::Topology& topology) {
-  const std::vector<DeviceMemory> needs = MemoryOfDevices(plan);
-  std::vector<DeviceIndex> of;
-  for (size_t device = 0; device < needs.size(); ++device) {
-    of.push_back(DeviceIndex(static_cast<int32_t>(device)));
-    MW_TRY(CheckDeviceMemory(topology, of.back(), needs[device].total_bytes, plan.layout));
-  }
-  return CheckFarMemory(topology, needs, of);
-}
-
 // Whether something comes from a farther memory.
 bool Fetches(const std::vector<ir::Program>& programs) {
   return std::any_of(programs.begin(), programs.end(), [](const ir::Program& program) {
@@ -122,7 +78,8 @@ class PlanMaker {
         topology_(TopologyOf(layout, topology)),
         scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
         choose_(choose),
-        overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)) {
+        overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)),
+        tensor_chunks_(job.parallel.tensor_chunks) {
     plan_.layout = std::move(layout);
     plan_.scope = scope_;
   }
@@ -135,6 +92,7 @@ class PlanMaker {
     MW_TRY(MakePrograms());
     DescribeStages();
     MeasureMemory(plan_);
+    MW_TRY(KeepStreams());
     FetchAhead();
     MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
@@ -268,13 +226,40 @@ class PlanMaker {
                                              : error.WithContext(fmt::format("program '{}'", name));
   }
 
-  Result<Programs> MakeStep() const {
+  Result<Programs> MakeStep() {
+    const auto stream = [this](Partition& made) { return StreamStep(made); };
     MW_ASSIGN_OR_RETURN(Partition partition,
-                        MakeStepPartition(job_, staged_, plan_.layout, strategies_));
+                        MakeStepPartition(job_, staged_, plan_.layout, strategies_, stream));
     if (overlap_ == ir::OverlapMode::kOn) MW_TRY(ScatterEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(plan_.layout, /*backward=*/true));
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
+  }
+
+  Status StreamStep(Partition& partition) {
+    const CostModel costs(topology_);
+    const double beside = overlap_ == ir::OverlapMode::kOn
+                              ? ShareBeside(job_.parallel.overlap, plan_.layout, topology_)
+                              : 0;
+    streamed_ = {};
+    if (beside == 0 && tensor_chunks_ == 0) return OkStatus();
+    MW_ASSIGN_OR_RETURN(streamed_,
+                        StreamProducts({costs, plan_.layout, beside, tensor_chunks_}, partition));
+    return OkStatus();
+  }
+
+  // Chunks that the job did not ask for take memory that it may not have.
+  Status KeepStreams() {
+    if (streamed_.chunks > 1 && job_.parallel.tensor_chunks == 0 &&
+        !CheckMemory(plan_, topology_).ok()) {
+      tensor_chunks_ = 1;
+      MW_ASSIGN_OR_RETURN(plan_.programs[plan_.main], MakeStep());
+      MeasureMemory(plan_);
+    }
+    plan_.layout.tensor_chunks = streamed_.chunks;
+    const int64_t asked = job_.parallel.tensor_chunks;
+    if (streamed_.products > 0 || asked > 1) plan_.notes.push_back(NoteOf(streamed_, asked));
+    return OkStatus();
   }
 
   Result<Programs> MakeInit() const {
@@ -509,6 +494,8 @@ class PlanMaker {
   StagedStep staged_;
   Strategies strategies_;
   HostWeights host_weights_;
+  int64_t tensor_chunks_;                    // 0: by cost
+  StreamedProducts streamed_;                // of the step
   int64_t ahead_bytes_ = 0;                  // of each device, for copies that come early
   OutputStates outputs_;                     // that programs read of one another
   std::map<std::string, Forward> prepared_;  // programs that others read

@@ -82,10 +82,12 @@ Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph,
 }
 
 Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
-                                    const Layout& layout, const Strategies& strategies) {
+                                    const Layout& layout, const Strategies& strategies,
+                                    const std::function<Status(Partition&)>& before_compile) {
   MW_ASSIGN_OR_RETURN(Partition partition, MakePartition(step.graph, step.stages, strategies,
                                                          layout, job.parallel.bucket_bytes));
   ReduceInPlace(partition);
+  if (before_compile) MW_TRY(before_compile(partition));
   MW_TRY(CompilePieces(job, partition));
   MW_TRY(PlaceState(job.parallel, partition));
   return partition;

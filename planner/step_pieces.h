@@ -10,6 +10,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "base/result.h"
@@ -37,10 +38,12 @@ struct StagedStep {
 // `step_graph`: as MakeStepGraph gives it. Errors: as AssignStages.
 Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph, const Layout& layout);
 
-// The pieces of a step whose shardings are chosen, ZeRO (planner/zero.h) included. Errors: as
-// MakePartition and compile::CompileExecutable.
+// The pieces of a step whose shardings are chosen, ZeRO (planner/zero.h) included.
+// `before_compile`: what else is made of them as long as nothing is fused. Errors: as MakePartition,
+// `before_compile` and compile::CompileExecutable.
 Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
-                                    const Layout& layout, const Strategies& strategies);
+                                    const Layout& layout, const Strategies& strategies,
+                                    const std::function<Status(Partition&)>& before_compile = {});
 
 // With a tensor axis the vocabulary is split and the loss is reduced over it; otherwise head and
 // loss are one op, if the job is compiled.

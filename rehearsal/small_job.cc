@@ -314,6 +314,7 @@ Result<SmallJob> MakeSmallJob(const config::JobConfig& config, const models::Mod
   planner::PinMemories(plan, small.parallel);
   small.parallel.expert_dispatch = made.layout.expert_hosts > 1 ? "two-level" : "flat";
   small.parallel.expert_chunks = made.layout.expert_chunks;
+  small.parallel.tensor_chunks = made.layout.tensor_chunks;
   small.parallel.part_layers.clear();  // the layout has them
   small.parallel.recompute_layers.clear();
   small.parallel.tensor_axes.clear();

@@ -53,6 +53,7 @@ PlanObject LayoutObject(const planner::Layout& layout) {
           {"expert", layout.expert()},  // of data
           {"expert_hosts", layout.expert_hosts},
           {"expert_chunks", layout.expert_chunks},
+          {"tensor_chunks", layout.tensor_chunks},
           {"context", layout.context()},
           {"tensor", layout.tensor()},
           {"pipeline", layout.pipeline},

@@ -92,23 +92,24 @@ class CostAdder {
           SumsOverDevices(strategy.operands[o]))
         return kForbidden;
     }
-    double seconds = costs_.NodeSeconds(*model_.graph, node, strategy, model_.mesh);
-    if (strategy.expansion == planner::Expansion::kSplitVocabulary)
-      seconds += LossSeconds(node, strategy);
-    return seconds * static_cast<double>(model_.Executions(index));
+    const double seconds = costs_.NodeSeconds(*model_.graph, node, strategy, model_.mesh);
+    return (seconds + InnerSeconds(node, strategy)) *
+           static_cast<double>(model_.Executions(index));
   }
 
-  // A split vocabulary is reduced twice inside the node: log-sum-exp and the label's logit.
-  double LossSeconds(const Node& node, const NodeStrategy& strategy) const {
-    mesh::AxisList axes = strategy.operands[0].dims.back();
-    std::erase(axes, kMicro);
+  // Of the sums over devices within the node.
+  double InnerSeconds(const Node& node, const NodeStrategy& strategy) const {
+    planner::InnerSums sums = planner::InnerSumsOf(node, strategy);
+    if (sums.count == 0) return 0;
+    std::erase(sums.axes, kMicro);
     const auto bytes = static_cast<double>(
-        model_.LocalBytes(model_.graph->type(node.outputs[2]), strategy.results[2]));
+        model_.LocalBytes(model_.graph->type(sums.like), sums.sharding));
     mesh::LinkCost worst{0, 0};
-    for (const std::string& axis : axes) worst = mesh::Slower(worst, links_.at(axis));
-    return 2 * (worst.alpha_s +
-                worst.seconds_per_byte * mesh::BytesPerDevice(mesh::CollectiveKind::kAllReduce,
-                                                              bytes, model_.mesh.SizeOf(axes)));
+    for (const std::string& axis : sums.axes) worst = mesh::Slower(worst, links_.at(axis));
+    return sums.count *
+           (worst.alpha_s +
+            worst.seconds_per_byte * mesh::BytesPerDevice(mesh::CollectiveKind::kAllReduce, bytes,
+                                                          model_.mesh.SizeOf(sums.axes)));
   }
 
   // ---- conversions ----

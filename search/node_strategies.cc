@@ -142,11 +142,17 @@ class StrategyMaker {
     });
   }
 
-  // Axes that split the vocabulary of a loss: it is reduced over them inside.
-  bool SplitsVocabulary(const AxisUse& use) const {
-    if (node_.op != Op::kCrossEntropy || !use.factor) return false;
-    const ir::DimFactors& vocabulary = rule_.operands[0].back();
-    return !vocabulary.empty() && vocabulary[0] == *use.factor;
+  // Axes over which the node reduces inside: what splits the vocabulary of a loss, the width of a
+  // norm.
+  planner::Expansion Within(const AxisUse& use) const {
+    if (!use.factor) return planner::Expansion::kNone;
+    if (rule_.factors[static_cast<size_t>(*use.factor)].kind == FactorKind::kWithin) {
+      return planner::Expansion::kSplitWidth;
+    }
+    const ir::DimFactors& last = rule_.operands[0].back();
+    const bool vocabulary =
+        node_.op == Op::kCrossEntropy && !last.empty() && last[0] == *use.factor;
+    return vocabulary ? planner::Expansion::kSplitVocabulary : planner::Expansion::kNone;
   }
 
   void Add(const std::vector<AxisUse>& chosen) {
@@ -163,7 +169,7 @@ class StrategyMaker {
       strategy.operands.push_back(std::move(sharding));
     }
     for (const AxisUse& use : chosen) {
-      if (SplitsVocabulary(use)) strategy.expansion = planner::Expansion::kSplitVocabulary;
+      if (Within(use) != planner::Expansion::kNone) strategy.expansion = Within(use);
     }
     for (size_t r = 0; r < rule_.results.size(); ++r) {
       Sharding sharding = ResultOf(r, chosen);
@@ -179,7 +185,8 @@ class StrategyMaker {
     for (size_t a = 0; a < chosen.size(); ++a) {
       const std::string& axis = space_.axes[a];
       if (chosen[a].passes) sharding.partial[axis] = ir::PartialKind::kSum;
-      if (chosen[a].factor && !sharding.UsesAxis(axis) && !SplitsVocabulary(chosen[a]))
+      if (chosen[a].factor && !sharding.UsesAxis(axis) &&
+          Within(chosen[a]) == planner::Expansion::kNone)
         sharding.partial[axis] = rule_.result_partial[r];
     }
     return sharding;

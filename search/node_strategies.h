@@ -4,7 +4,7 @@
 // device has a summand of the result), to none (all devices along it do the same work), or passes a
 // partial sum through, where the op is linear. All combinations of axes that divide their factors
 // are strategies; what they make of operands and results follows from the rule, so that no op needs
-// code of its own but sources, split vocabularies and sums of scalars.
+// code of its own but sources, split vocabularies and widths, and sums of scalars.
 //
 // Thread rule: pure functions. Source: Alpa (Zheng et al., OSDI'22), whose per-op lists are
 // what the rules of dots and elementwise ops come to.

@@ -262,13 +262,25 @@ std::string PlanCacheKey(const ir::JobRequest& job, const mesh::Topology& topolo
                                options.alternatives));
 }
 
+namespace {
+
+// Without what planning a layout decides again.
+std::string AskedText(planner::Layout layout) {
+  layout.expert_hosts = 1;
+  layout.expert_chunks = 1;
+  layout.tensor_chunks = 1;
+  return layout.ToString();
+}
+
+}  // namespace
+
 Result<std::string> FormatPlanEntry(const std::string& key, const PlanEntry& entry) {
   std::string text = fmt::format("{}\n{}\n{}\n", kTitle, key, nlohmann::json(entry).dump());
   text += ChecksumLine(text);
   MW_ASSIGN_OR_RETURN(const PlanEntry again, ParsePlanEntry(key, text));
-  bool same = again.layout.ToString() == entry.layout.ToString();
+  bool same = AskedText(again.layout) == AskedText(entry.layout);
   for (size_t i = 0; same && i < entry.found.best.size(); ++i) {
-    same = again.found.best[i].layout.ToString() == entry.found.best[i].layout.ToString();
+    same = AskedText(again.found.best[i].layout) == AskedText(entry.found.best[i].layout);
   }
   if (same) return text;
   return Fail(Unimplemented(
