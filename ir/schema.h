@@ -21,8 +21,9 @@
 
 namespace meshwright::ir {
 
-// kSequence: parallel to axes that split the tokens of a row, whole to all others. kWithin: whole to
-// the op's kernel, and split where what stands for the op (planner/expansions.h) sums over devices.
+// kSequence: parallel to axes that split the tokens of a row, whole to all others. kWithin: whole
+// to the op's kernel, and split where what stands for the op (planner/expansions.h) sums over
+// devices.
 enum class FactorKind : uint8_t { kParallel, kReduced, kWhole, kSequence, kWithin };
 // Kernels need it in one piece.
 inline bool NeededWhole(FactorKind kind) {

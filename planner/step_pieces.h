@@ -39,8 +39,8 @@ struct StagedStep {
 Result<StagedStep> StageStep(const ir::JobRequest& job, ir::Graph step_graph, const Layout& layout);
 
 // The pieces of a step whose shardings are chosen, ZeRO (planner/zero.h) included.
-// `before_compile`: what else is made of them as long as nothing is fused. Errors: as MakePartition,
-// `before_compile` and compile::CompileExecutable.
+// `before_compile`: what else is made of them as long as nothing is fused. Errors: as
+// MakePartition, `before_compile` and compile::CompileExecutable.
 Result<Partition> MakeStepPartition(const ir::JobRequest& job, const StagedStep& step,
                                     const Layout& layout, const Strategies& strategies,
                                     const std::function<Status(Partition&)>& before_compile = {});

@@ -121,8 +121,8 @@ class Streamer {
     const auto dim = static_cast<int64_t>(cut.dim + (apart ? 1 : 0));
     std::vector<ValueId> chunks;
     for (int64_t i = 0; i < chunks_; ++i) {
-      const ValueId slice = builder_.AddOne(
-          Op::kSlice, {from}, {{"dim", dim}, {"start", i * size}, {"size", size}});
+      const ValueId slice =
+          builder_.AddOne(Op::kSlice, {from}, {{"dim", dim}, {"start", i * size}, {"size", size}});
       chunks.push_back(apart ? Reshaped(slice, type.dtype, part) : slice);
     }
     if (made.chunks.empty()) {
@@ -167,8 +167,7 @@ class Streamer {
       return std::any_of(tensor_.begin(), tensor_.end(),
                          [&](const ir::MeshAxis& axis) { return axis.name == name; });
     };
-    return node.inputs.size() == 1 && !axes.empty() &&
-           std::all_of(axes.begin(), axes.end(), known);
+    return node.inputs.size() == 1 && !axes.empty() && std::all_of(axes.begin(), axes.end(), known);
   }
 
   int64_t GroupSize(const Node& node) const {
@@ -331,16 +330,13 @@ class Streamer {
 class PieceClock {
  public:
   PieceClock(const StreamCosts& costs, int stage)
-      : costs_(costs),
-        mesh_(StageMesh(costs.layout, stage)),
-        device_(mesh_.devices[0].value()) {}
+      : costs_(costs), mesh_(StageMesh(costs.layout, stage)), device_(mesh_.devices[0].value()) {}
 
   double SecondsOf(const Graph& graph) const {
     std::vector<double> node_s;
     for (const Node& node : graph.nodes) {
-      node_s.push_back(IsCollective(node.op)
-                           ? CollectiveSeconds(graph, node)
-                           : costs_.costs.NodeSeconds(graph, node, device_));
+      node_s.push_back(IsCollective(node.op) ? CollectiveSeconds(graph, node)
+                                             : costs_.costs.NodeSeconds(graph, node, device_));
     }
     const double in_turn_s = std::accumulate(node_s.begin(), node_s.end(), 0.0);
     return in_turn_s - costs_.beside * (in_turn_s - WalkLanes(graph, node_s).seconds);
@@ -391,8 +387,7 @@ Result<StreamedGraph> ChooseChunks(const Graph& graph, int stage,
   for (const int64_t chunks : by_cost ? std::span<const int64_t>(kChunkDegrees) : asked) {
     StreamedGraph cut;
     cut.chunks = chunks;
-    MW_ASSIGN_OR_RETURN(cut.graph,
-                        WithStreamedProducts(graph, tensor, cut.chunks, &cut.products));
+    MW_ASSIGN_OR_RETURN(cut.graph, WithStreamedProducts(graph, tensor, cut.chunks, &cut.products));
     if (cut.products == 0) continue;
     const double seconds = by_cost ? clock.SecondsOf(cut.graph) : -1;
     if (seconds >= best_s) continue;
@@ -432,7 +427,8 @@ Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& par
 std::string NoteOf(const StreamedProducts& streamed, int64_t asked) {
   if (streamed.products == 0) {
     return fmt::format(
-        "tensor_parallel_chunks = {}: no product of a tensor group has rows that it divides", asked);
+        "tensor_parallel_chunks = {}: no product of a tensor group has rows that it divides",
+        asked);
   }
   return fmt::format(
       "{} product{} of a microbatch go{} in {}{} chunks: one is sent while another is computed",

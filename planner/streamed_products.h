@@ -7,16 +7,16 @@
 //                      link               | sum 1     | sum 2
 //
 // Each row is computed as without, and as many bytes are sent, in more calls. Nothing starts or
-// awaits a chunk: bytes say when a collective may run (docs/adr/0079). What is between two products,
-// such as an activation function, is computed in their chunks; what others need whole is put
-// together once.
+// awaits a chunk: bytes say when a collective may run (docs/adr/0079). What is between two
+// products, such as an activation function, is computed in their chunks; what others need whole is
+// put together once.
 //
 // A dim that a group of p devices gathers or scatters is cut within the block of each device: chunk
 // i has of each of p blocks the i-th part, so that gathering and scattering know nothing of it.
 //
 // Thread rule: pure functions. Source: "collective matmul", Wang et al., "Overlap Communication
-// with Dependent Computation via Decomposition in Large Deep Learning Models", ASPLOS'23. Deviation:
-// chunks are gathered by the group's collective, not block by block around a ring.
+// with Dependent Computation via Decomposition in Large Deep Learning Models", ASPLOS'23.
+// Deviation: chunks are gathered by the group's collective, not block by block around a ring.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,6 @@ struct StreamedProducts {
 };
 // Of all pieces but those of the update.
 Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& partition);
-
 
 // What a plan says about it; `asked`: the chunks that the job wants.
 std::string NoteOf(const StreamedProducts& streamed, int64_t asked);

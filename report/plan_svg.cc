@@ -99,8 +99,8 @@ std::vector<std::string> SharedText(const planner::Layout& layout) {
     lines.push_back(fmt::format("rows go to experts and back in {} chunks", layout.expert_chunks));
   }
   if (layout.tensor_chunks > 1) {
-    lines.push_back(fmt::format("products of a tensor group go in up to {} chunks",
-                                layout.tensor_chunks));
+    lines.push_back(
+        fmt::format("products of a tensor group go in up to {} chunks", layout.tensor_chunks));
   }
   if (layout.context() > 1 && layout.context_heads > 1 && layout.context_heads < layout.context()) {
     lines.push_back(fmt::format(

@@ -93,8 +93,7 @@ class CostAdder {
         return kForbidden;
     }
     const double seconds = costs_.NodeSeconds(*model_.graph, node, strategy, model_.mesh);
-    return (seconds + InnerSeconds(node, strategy)) *
-           static_cast<double>(model_.Executions(index));
+    return (seconds + InnerSeconds(node, strategy)) * static_cast<double>(model_.Executions(index));
   }
 
   // Of the sums over devices within the node.
@@ -102,8 +101,8 @@ class CostAdder {
     planner::InnerSums sums = planner::InnerSumsOf(node, strategy);
     if (sums.count == 0) return 0;
     std::erase(sums.axes, kMicro);
-    const auto bytes = static_cast<double>(
-        model_.LocalBytes(model_.graph->type(sums.like), sums.sharding));
+    const auto bytes =
+        static_cast<double>(model_.LocalBytes(model_.graph->type(sums.like), sums.sharding));
     mesh::LinkCost worst{0, 0};
     for (const std::string& axis : sums.axes) worst = mesh::Slower(worst, links_.at(axis));
     return sums.count *

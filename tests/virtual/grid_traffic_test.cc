@@ -291,9 +291,9 @@ Result<GridStep> StepOnGrid(GridLoss loss, const Grid* grid, ir::DType dtype = i
   GridStep step;
   step.bytes = -ScalarBytes(plan);
   SyntheticTokens tokens(3);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
-                      VirtualCluster::StartPlan(std::move(plan), job.train.seed, &tokens,
-                                                ops::Backend::kCpu));
+  MW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<VirtualCluster> cluster,
+      VirtualCluster::StartPlan(std::move(plan), job.train.seed, &tokens, ops::Backend::kCpu));
   for (const auto& [key, counters] : cluster->Traffic()) step.bytes -= counters.bytes;
   MW_ASSIGN_OR_RETURN(const std::vector<worker::StepReport> reports, cluster->Train(0, 1));
   for (const auto& [key, counters] : cluster->Traffic()) step.bytes += counters.bytes;
@@ -309,9 +309,9 @@ TEST(GridTraffic, ProductsMoveTheirClosedForms) {
   const struct {
     Grid grid;
     int64_t golden;
-  } rows[] = {{ByColumns(2), 1024},   {ByColumns(4), 3072},   {ByColumns(8), 7168},
-              {ByColumns(16), 15360}, {Squares(2, 1), 3840},  {Squares(4, 1), 11520},
-              {Layers(4), 4608},      {Squares(2, 2), 7680},  {Squares(2, 4), 15360},
+  } rows[] = {{ByColumns(2), 1024},   {ByColumns(4), 3072},  {ByColumns(8), 7168},
+              {ByColumns(16), 15360}, {Squares(2, 1), 3840}, {Squares(4, 1), 11520},
+              {Layers(4), 4608},      {Squares(2, 2), 7680}, {Squares(2, 4), 15360},
               {Cube(2), 5632}};
   for (const auto& [grid, golden] : rows) {
     const int64_t own = grid.name == "3D" ? grid.elements - grid.again : grid.elements;

@@ -74,12 +74,11 @@ struct StreamRun {
 };
 
 Result<StreamRun> RunStreams(const ir::JobRequest& job, int devices) {
-  MW_ASSIGN_OR_RETURN(planner::Plan plan,
-                      planner::MakePlan(job, mesh::Topology::Local(devices)));
+  MW_ASSIGN_OR_RETURN(planner::Plan plan, planner::MakePlan(job, mesh::Topology::Local(devices)));
   SyntheticTokens tokens(kStreamVocabulary);
-  MW_ASSIGN_OR_RETURN(const std::unique_ptr<VirtualCluster> cluster,
-                      VirtualCluster::StartPlan(std::move(plan), job.train.seed, &tokens,
-                                                ops::Backend::kCpu));
+  MW_ASSIGN_OR_RETURN(
+      const std::unique_ptr<VirtualCluster> cluster,
+      VirtualCluster::StartPlan(std::move(plan), job.train.seed, &tokens, ops::Backend::kCpu));
   StreamRun run;
   MW_ASSIGN_OR_RETURN(run.result, RunOn(*cluster));
   run.traffic = cluster->Traffic();
@@ -124,8 +123,8 @@ TEST_P(StreamedProducts, AreEqualBitByBit) {
 INSTANTIATE_TEST_SUITE_P(Layouts, StreamedProducts, ::testing::ValuesIn(kStreamCases),
                          [](const auto& of) { return std::string(of.param.name); });
 
-// A device's first gathers are those of the first product. Whoever has made the second of them waits
-// until some product is made: in their turn, products would come behind that.
+// A device's first gathers are those of the first product. Whoever has made the second of them
+// waits until some product is made: in their turn, products would come behind that.
 class ProductsBesideGathers final : public ops::NodeObserver {
  public:
   explicit ProductsBesideGathers(int devices) : devices_(devices) {}
@@ -192,11 +191,9 @@ mesh::Topology WithTwoCoresEach(int devices) {
 TEST(StreamedProductsOfPlans, AreForecastToHideWhatTheySendAndAutoTakesTheFastest) {
   const mesh::Topology topology = WithTwoCoresEach(2);
   const auto forecast_of = [&](int64_t chunks, bool overlap) {
-    ir::JobRequest job = StreamJob({.name = "",
-                                    .degrees = {1, 2, 1, 1},
-                                    .sequence_parallel = true,
-                                    .dtype = ir::DType::kF32},
-                                   chunks);
+    ir::JobRequest job = StreamJob(
+        {.name = "", .degrees = {1, 2, 1, 1}, .sequence_parallel = true, .dtype = ir::DType::kF32},
+        chunks);
     job.parallel.overlap = overlap;
     const auto plan = planner::MakePlan(job, topology);
     EXPECT_TRUE(plan.has_value()) << plan.error();

@@ -447,7 +447,7 @@ TEST(KeyRanges, RowsAreKeysAndDefaultsAreInside) {
       EXPECT_TRUE(range->Has(std::stod(value))) << key.section << "." << key.name;
     }
   }
-  EXPECT_EQ(rows, 95) << "a row of the ranges names no key";
+  EXPECT_EQ(rows, 96) << "a row of the ranges names no key";
   EXPECT_FALSE(FindRange("training", "steps")->Has(std::nan("")));
 }
 

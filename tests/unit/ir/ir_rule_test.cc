@@ -32,7 +32,7 @@ std::string FormatRule(const FactorRule& rule) {
   std::string text;
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     text += fmt::format("{}{}={}{}", i ? " " : "", static_cast<char>('a' + i), rule.factors[i].size,
-                        "prws"[static_cast<int>(rule.factors[i].kind)]);
+                        "prwsi"[static_cast<int>(rule.factors[i].kind)]);
   }
   text += " |";
   for (size_t i = 0; i < rule.operands.size(); ++i) {
@@ -191,17 +191,17 @@ TEST(FactorRule, EinsumReducesLabelsThatTheResultLacks) {
             "a=2p b=3p c=4r d=5p | [a,b,c]* [a,c,d]* -> [a,b,d]");
 }
 
-TEST(FactorRule, NormsKeepTheLastDimWhole) {
+TEST(FactorRule, NormsReduceTheLastDimWithin) {
   const TensorType x = F32({2, 3, 8});
   const TensorType w = F32({8});
   const TensorType s = F32({2, 3});
   EXPECT_EQ(RuleText(Op::kLayerNorm, {x, w, w}),
-            "a=2p b=3p c=8w | [a,b,c] [c] [c] -> [a,b,c] [a,b] [a,b]");
+            "a=2p b=3p c=8i | [a,b,c] [c] [c] -> [a,b,c] [a,b] [a,b]");
   EXPECT_EQ(RuleText(Op::kLayerNormGrad, {x, w, s, s, x}),
-            "a=2p b=3p c=8w | [a,b,c] [c] [a,b] [a,b] [a,b,c] -> [a,b,c] [c] [c]");
-  EXPECT_EQ(RuleText(Op::kRmsNorm, {x, w}), "a=2p b=3p c=8w | [a,b,c] [c] -> [a,b,c] [a,b]");
+            "a=2p b=3p c=8i | [a,b,c] [c] [a,b] [a,b] [a,b,c] -> [a,b,c] [c] [c]");
+  EXPECT_EQ(RuleText(Op::kRmsNorm, {x, w}), "a=2p b=3p c=8i | [a,b,c] [c] -> [a,b,c] [a,b]");
   EXPECT_EQ(RuleText(Op::kRmsNormGrad, {x, w, s, x}),
-            "a=2p b=3p c=8w | [a,b,c] [c] [a,b] [a,b,c] -> [a,b,c] [c]");
+            "a=2p b=3p c=8i | [a,b,c] [c] [a,b] [a,b,c] -> [a,b,c] [c]");
 }
 
 TEST(FactorRule, EmbeddingReducesTheVocabularyAndItsGradientThePositions) {

@@ -236,9 +236,9 @@ ir::JobRequest SomeJob() {
   job.data = {{kHash, 1, "data"}, "uint32", 0.125};
   job.data.streams = SomeStreams();
   job.init_weights = {{"", 2, "weights"}, "/models", "w.safetensors", kHash};
-  job.parallel = {2,   2,       "two-level", 4,       5,         2,     "ring", 3,    4,
-                  5,   "gpipe", 2,           "7,5",   "2x1,1x1", "2x2", true,   true, 3,
-                  8,   4,       2,           99,      "full",    "0-5", "search", "w=[_]", 6};
+  job.parallel = {2, 2,       "two-level", 4,     5,         2,     "ring",   3,       4,
+                  5, "gpipe", 2,           "7,5", "2x1,1x1", "2x2", true,     true,    3,
+                  8, 4,       2,           99,    "full",    "0-5", "search", "w=[_]", 6};
   job.parallel.host_update = 40;
   job.parallel.head_block_tokens = 7;
   job.parallel.device = "cpu";

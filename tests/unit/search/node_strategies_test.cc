@@ -56,6 +56,7 @@ std::string Short(const planner::NodeStrategy& strategy) {
   for (const Sharding& operand : strategy.operands) out += text(operand) + " ";
   out += "->";
   for (const Sharding& result : strategy.results) out += " " + text(result);
+  if (strategy.expansion == planner::Expansion::kSplitWidth) return out + " width";
   return strategy.expansion == planner::Expansion::kSplitVocabulary ? out + " vocabulary" : out;
 }
 
@@ -107,11 +108,18 @@ TEST(NodeStrategies, LinearOpsPassSumsOnAndOthersDoNot) {
 
 TEST(NodeStrategies, WhatIsNeededWholeStaysWhole) {
   ir::Builder b("g");
+  b.AddOne(Op::kSoftmax, {Input(b, "x", F32({4, 8}))});
+  EXPECT_THAT(StrategiesOf(b, Space({{"t", 2}})), ElementsAre("[-,-] -> [-,-]", "[t,-] -> [t,-]"));
+}
+
+TEST(NodeStrategies, TheWidthOfANormIsSplitByAnExpansion) {
+  ir::Builder b("g");
   b.Add(Op::kLayerNorm,
         {Input(b, "x", F32({4, 8})), Input(b, "w", F32({8})), Input(b, "b", F32({8}))},
         {{"eps", 1e-5}});
   EXPECT_THAT(StrategiesOf(b, Space({{"t", 2}})),
-              ElementsAre("[-,-] [-] [-] -> [-,-] [-] [-]", "[t,-] [-] [-] -> [t,-] [t] [t]"));
+              ElementsAre("[-,-] [-] [-] -> [-,-] [-] [-]", "[t,-] [-] [-] -> [t,-] [t] [t]",
+                          "[-,t] [t] [t] -> [-,t] [-] [-] width"));
 }
 
 TEST(NodeStrategies, AMinorFactorOfAReshapeIsNotSplit) {
