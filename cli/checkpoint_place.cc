@@ -53,8 +53,10 @@ Result<CheckpointPlace> AtController(int64_t id, const ir::FolderRef& folder,
   return place;
 }
 
+}  // namespace
+
 // The folder of a job, where this machine has it at the path at which a worker has it.
-Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
+Result<CheckpointPlace> CheckpointsOfJob(int64_t id, const GlobalArgs& global) {
   MW_ASSIGN_OR_RETURN(const auto client, Connect(global));
   MW_ASSIGN_OR_RETURN(const client::JobInfo job, client->Get(id));
   const ir::FolderRef& folder = job.checkpoint_folder;
@@ -90,8 +92,6 @@ Result<CheckpointPlace> OfJob(int64_t id, const GlobalArgs& global) {
                            id, fmt::join(tried, ", "))));
 }
 
-}  // namespace
-
 std::string CheckpointPlace::path() const { return folder + "/" + checkpoint::StepName(step); }
 
 Result<std::vector<int64_t>> StepsOf(const CheckpointPlace& place) {
@@ -126,7 +126,7 @@ Result<CheckpointPlace> FindCheckpoints(const std::string& place, const GlobalAr
   }
   std::error_code error;
   if (fs::is_directory(path, error)) return CheckpointPlace{path, -1};
-  if (IsNumber(place)) return OfJob(std::stoll(place), global);
+  if (IsNumber(place)) return CheckpointsOfJob(std::stoll(place), global);
   return Fail(NotFound(fmt::format("there is no folder {}, and no job of that number", path)));
 }
 

@@ -38,6 +38,8 @@ Status RemoveCheckpoint(const CheckpointPlace& place);
 // kNotFound: there is no such folder, or the job keeps none; or it is neither on this machine nor
 // with the controller, and where it is.
 Result<CheckpointPlace> FindCheckpoints(const std::string& place, const GlobalArgs& global);
+// Those of a job. Errors: as FindCheckpoints.
+Result<CheckpointPlace> CheckpointsOfJob(int64_t id, const GlobalArgs& global);
 // One of them: that of `step`, that which `place` is, or the newest. Errors: kNotFound, which names
 // the steps that there are.
 Result<CheckpointPlace> FindCheckpoint(const std::string& place, int64_t step,

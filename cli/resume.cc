@@ -1,7 +1,9 @@
 #include "cli/resume.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -22,7 +24,20 @@ void SetCheckpoint(const ir::FolderRef& folder, int64_t step, Resumed& resumed) 
   resumed.start.checkpoint = {folder.root, folder.path + "/" + checkpoint::StepName(step)};
 }
 
-Result<Resumed> OfJob(const SubmitArgs& args, client::Client& client) {
+// Of folders that only workers see they say it when they load.
+Status CheckStep(const SubmitArgs& args, const GlobalArgs& global) {
+  if (args.step < 0) return OkStatus();
+  const Result<CheckpointPlace> place = CheckpointsOfJob(args.resume, global);
+  if (!place.has_value()) return OkStatus();
+  const Result<std::vector<int64_t>> steps = StepsOf(*place);
+  if (!steps.has_value() || std::find(steps->begin(), steps->end(), args.step) != steps->end()) {
+    return OkStatus();
+  }
+  return NotFound(fmt::format("job {} has no checkpoint of step {}; it has {}", args.resume,
+                              args.step, fmt::join(*steps, ", ")));
+}
+
+Result<Resumed> OfJob(const SubmitArgs& args, const GlobalArgs& global, client::Client& client) {
   MW_ASSIGN_OR_RETURN(const client::JobInfo info, client.Get(args.resume));
   const int64_t step = args.step >= 0 ? args.step : info.checkpoint_step;
   if (info.checkpoint_folder.path.empty() || step < 0) {
@@ -32,6 +47,7 @@ Result<Resumed> OfJob(const SubmitArgs& args, client::Client& client) {
                         ? "it keeps none; set checkpoint.enable = true in its job file"
                         : "it ended before the first one was written (checkpoint.interval)")));
   }
+  MW_TRY(CheckStep(args, global));
   MW_ASSIGN_OR_RETURN(const proto::JobDescription description, client.Describe(args.resume));
   Resumed resumed;
   resumed.job = description.job;
@@ -95,7 +111,7 @@ Result<std::optional<Resumed>> FindResumed(const SubmitArgs& args, const GlobalA
                                            client::Client& client) {
   if (args.resume == 0 && args.from.empty()) return std::optional<Resumed>();
   MW_ASSIGN_OR_RETURN(Resumed resumed,
-                      args.resume > 0 ? OfJob(args, client) : OfFolder(args, global, client));
+                      args.resume > 0 ? OfJob(args, global, client) : OfFolder(args, global, client));
   resumed.start.exclude = args.exclude;
   return std::optional(std::move(resumed));
 }

@@ -163,6 +163,9 @@ TEST_F(WithoutAFolder, KeysSayWhatIsLoadedAndWhatTheLastSaveHas) {
   const ProcessOutput done = Run({"submit", "--resume", "1", "-q"});
   EXPECT_EQ(done.exit.code, 0) << done.stdout_text << done.stderr_text;
   EXPECT_THAT(done.stdout_text, HasSubstr("no step was left to do"));
+  const ProcessOutput missing = Run({"submit", "--resume", "1", "--step", "25", "-q"});
+  EXPECT_NE(missing.exit.code, 0);
+  EXPECT_THAT(missing.stderr_text, HasSubstr("job 1 has no checkpoint of step 25; it has 40, 30"));
   const ProcessOutput nothing = Run({"submit", file, "--set", "checkpoint.load_step=20"});
   EXPECT_EQ(nothing.exit.code, 2);
   EXPECT_THAT(nothing.stderr_text, HasSubstr("add --resume JOB or --from FOLDER"));

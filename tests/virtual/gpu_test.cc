@@ -230,6 +230,24 @@ TEST(Gpus, MeshesTrainTheModelOfOneCpu) {
   }
 }
 
+// What is gathered and summed up in chunks, beside products, in an order drawn from a seed.
+TEST(Gpus, ProductsInChunksTrainTheModelOfOneCpu) {
+  MW_NOT_FOR_THREADS();
+  MW_NEEDS_GPUS(4);
+  const TinyOptions options = SmallModel("llama");
+  const ir::JobRequest job = MakeTinyJob(options);
+  ir::JobRequest cut = WithLayout(job, {2, 2, 1, 1});
+  cut.parallel.sequence_parallel = true;
+  cut.parallel.tensor_chunks = 2;
+  cut.parallel.overlap = true;
+  const auto expected = Oracle(job, options);
+  ASSERT_TRUE(expected.has_value()) << expected.error();
+  const auto actual = RunOnGpus(cut, 4, options, 5);
+  ASSERT_TRUE(actual.has_value()) << actual.error();
+  EXPECT_EQ(actual->plan.layout.tensor_chunks, 2);
+  ExpectEqual(*expected, *actual, 1e-4, "products in chunks");
+}
+
 // Heads and words that three GPUs do not divide.
 TEST(Gpus, PaddingTrainsTheModelOfOneCpu) {
   MW_NOT_FOR_THREADS();
