@@ -188,6 +188,16 @@ std::vector<std::vector<planner::Span>> ByProgram(const planner::Plan& plan,
   return by_program;
 }
 
+// Between two instructions, neither of them; -1: the beginning.
+bool Receives(const ir::Program& program, int after, int before) {
+  MW_CHECK(after >= -1 && static_cast<size_t>(before) < program.instructions.size())
+      << "instructions " << after << " to " << before << " of " << program.instructions.size();
+  for (int i = after + 1; i < before; ++i) {
+    if (program.instructions[static_cast<size_t>(i)].op == ir::Opcode::kRecv) return true;
+  }
+  return false;
+}
+
 class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
@@ -290,15 +300,6 @@ class PlanDrawer {
       canvas_.Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s),
                    y_ + kRowHeight - kLaneHeight - 1, kLaneHeight, kLaneColour);
     }
-  }
-
-  static bool Receives(const ir::Program& program, int after, int before) {
-    MW_CHECK(after >= -1 && static_cast<size_t>(before) < program.instructions.size())
-        << "instructions " << after << " to " << before << " of " << program.instructions.size();
-    for (int i = after + 1; i < before; ++i) {
-      if (program.instructions[static_cast<size_t>(i)].op == ir::Opcode::kRecv) return true;
-    }
-    return false;
   }
 
   struct End {
