@@ -1,14 +1,17 @@
 // Chrome trace, JSON object form: {"displayTimeUnit":"ms","traceEvents":[...]}; "M" events name
 // processes and threads, one "X" event per RUN with ts and dur in microseconds (three decimals),
 // microbatch and instruction as args, and one for the collectives that begin beside what computes,
-// in a thread of their own; one "C" event per sample of a device's memory, MiB by kind.
+// in a thread of their own; one "C" event per sample of a device's memory, and of what it has in
+// its host's and on disk, MiB by kind.
 #include "report/forecast_trace.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -82,21 +85,27 @@ std::string TraceDocument(const std::vector<std::string>& events, const std::str
 
 namespace {
 
-std::string CounterEvent(const ir::Program& program, const MemorySample& sample) {
+// Of one device, by ir::Space.
+constexpr std::array<std::string_view, ir::kSpaceCount> kWhere = {"", " in the host's memory",
+                                                                  " on disk"};
+
+std::string CounterEvent(const ir::Program& program, std::string_view where,
+                         const MemorySample& sample) {
   std::string kinds;
   for (size_t k = 0; k < sample.bytes.size(); ++k) {
     kinds += fmt::format(R"({}"{}":{:.3f})", kinds.empty() ? "" : ",",
                          ir::MemoryKindName(static_cast<ir::MemoryKind>(k)),
                          static_cast<double>(sample.bytes[k]) / 1048576.0);
   }
-  return fmt::format(R"({{"name":"MiB of device {}","ph":"C","pid":{},"ts":{:.3f},"args":{{{}}}}})",
-                     program.device.value(), program.stage.value(), sample.time_s * 1e6, kinds);
+  return fmt::format(
+      R"({{"name":"MiB of device {}{}","ph":"C","pid":{},"ts":{:.3f},"args":{{{}}}}})",
+      program.device.value(), where, program.stage.value(), sample.time_s * 1e6, kinds);
 }
 
 }  // namespace
 
 std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulation& simulation,
-                          std::span<const MemorySeries> memory) {
+                          const MemoriesOverTime& memory) {
   std::map<int32_t, const ir::Program*> program_of;
   for (const ir::Program& program : programs) program_of[program.device.value()] = &program;
   std::vector<std::string> events;
@@ -111,9 +120,12 @@ std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulatio
     if (named.insert(span.device).second) events.push_back(BesideName(program));
     events.push_back(BesideEvent(program, span));
   }
-  for (size_t p = 0; p < memory.size() && p < programs.size(); ++p) {
-    for (const MemorySample& sample : memory[p]) {
-      events.push_back(CounterEvent(programs[p], sample));
+  for (size_t space = 0; space < memory.size(); ++space) {
+    const std::vector<MemorySeries>& of_programs = memory[space];
+    for (size_t p = 0; p < of_programs.size() && p < programs.size(); ++p) {
+      for (const MemorySample& sample : of_programs[p]) {
+        events.push_back(CounterEvent(programs[p], kWhere[space], sample));
+      }
     }
   }
   return TraceDocument(events);
@@ -121,7 +133,7 @@ std::string ToChromeTrace(std::span<const ir::Program> programs, const Simulatio
 
 std::string ForecastTrace(const planner::Plan& plan, const planner::Forecast& forecast) {
   return ToChromeTrace(plan.Main(), forecast.simulation,
-                       MemoryOverTime(plan.Main(), forecast.simulation));
+                       AllMemoryOverTime(plan.Main(), forecast.simulation));
 }
 
 }  // namespace meshwright::report

@@ -26,11 +26,11 @@ std::string TraceRun(const ir::Program& program, int instruction, double begin_s
 // other: members of "otherData", as JSON; empty: there are none.
 std::string TraceDocument(const std::vector<std::string>& events, const std::string& other = "");
 
-// Of a simulation (displayTimeUnit ms). `programs` as simulated; `memory`, if any, has one series
-// per program, shown as counters.
+// Of a simulation (displayTimeUnit ms). `programs` as simulated; `memory`, where it has any, is
+// shown as counters, one per device and memory.
 std::string ToChromeTrace(std::span<const ir::Program> programs,
                           const planner::Simulation& simulation,
-                          std::span<const MemorySeries> memory = {});
+                          const MemoriesOverTime& memory = {});
 // With memory counters, to look at in a viewer of Chrome traces.
 std::string ForecastTrace(const planner::Plan& plan, const planner::Forecast& forecast);
 

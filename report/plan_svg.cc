@@ -15,20 +15,15 @@
 #include "planner/simulate.h"
 #include "planner/strategy.h"
 #include "planner/vocabulary_schedule.h"
-#include "report/memory_series.h"
+#include "report/memory_strips.h"
+#include "report/plan_canvas.h"
 #include "report/plan_figures.h"
 #include "report/visualize.h"
 
 namespace meshwright::report {
 namespace {
 
-constexpr int kSvgMargin = 16;
-constexpr int kSvgLine = 18;
-constexpr int kSvgChar = 8;
-constexpr int kLabelWidth = 150;  // "1023.99 GiB, 100 %" stands before its strip
-constexpr int kPlotWidth = 1100;
 constexpr int kRowHeight = 24;
-constexpr int kMemoryHeight = 40;
 constexpr size_t kMostRows = 32;
 constexpr size_t kMostMessages = 600;  // more hide what is below
 constexpr size_t kMostWeights = 4;
@@ -45,12 +40,11 @@ constexpr Colour kColours[] = {
     {"weight gradient", "#9e9ac8"},
     {"update", "#74c476"},
     {"waits for a message", "#fff3bf"},
-    {"idle", "#ececec"},
+    {"idle", kIdleColour},
 };
 constexpr std::string_view kWaitColour = kColours[4].fill;
 constexpr std::string_view kLaneColour = "#333333";
 constexpr int kLaneHeight = 4;
-constexpr std::string_view kIdleColour = kColours[5].fill;
 
 std::string_view ColourOfPiece(std::string_view category) {
   for (const Colour& colour : kColours) {
@@ -112,51 +106,6 @@ std::vector<std::string> SharedText(const planner::Layout& layout) {
   }
   return lines;
 }
-
-std::string XmlText(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-// "1.12 GiB, 3 %": of what the device has.
-std::string MemoryText(int64_t bytes, int64_t budget) {
-  if (budget <= 0) return FormatBytes(bytes);
-  return fmt::format("{}, {:.0f} %", FormatBytes(bytes),
-                     100.0 * static_cast<double>(bytes) / static_cast<double>(budget));
-}
-
-constexpr double kPlotLeft = kSvgMargin + kLabelWidth;
-
-// The elements drawn so far, and how wide they are.
-struct Canvas {
-  std::string body;
-  int width = kSvgMargin + kLabelWidth + kPlotWidth;
-
-  void Text(double x, int y, std::string_view text, const char* weight = "normal") {
-    body +=
-        fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-weight=\"{}\" fill=\"#202020\">{}</text>\n",
-                    x, y, weight, XmlText(text));
-    width = std::max(width, static_cast<int>(x) + static_cast<int>(text.size()) * kSvgChar);
-  }
-
-  void Rect(double x, double wide, int y, int height, std::string_view fill,
-            const std::string& tip = "") {
-    body += fmt::format("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"", x,
-                        y, std::max(wide, 0.2), height, fill);
-    body += tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", XmlText(tip));
-  }
-};
 
 // What the shades of a colour are, in the order of PartOfPiece: parts of a stage's layers, or where
 // stages share the vocabulary the steps of each of them.
@@ -243,6 +192,16 @@ std::vector<std::vector<planner::Span>> ByProgram(const planner::Plan& plan,
   return by_program;
 }
 
+// Between two instructions, neither of them; -1: the beginning.
+bool Receives(const ir::Program& program, int after, int before) {
+  MW_CHECK(after >= -1 && static_cast<size_t>(before) < program.instructions.size())
+      << "instructions " << after << " to " << before << " of " << program.instructions.size();
+  for (int i = after + 1; i < before; ++i) {
+    if (program.instructions[static_cast<size_t>(i)].op == ir::Opcode::kRecv) return true;
+  }
+  return false;
+}
+
 class PlanDrawer {
  public:
   PlanDrawer(const planner::Plan& plan, const planner::Forecast& forecast,
@@ -250,7 +209,7 @@ class PlanDrawer {
       : plan_(plan),
         forecast_(forecast),
         topology_(topology),
-        memory_(MemoryOverTime(plan.Main(), forecast.simulation)) {
+        scale_{forecast.simulation.makespan_s} {
     ChooseRows();
     spans_ = ByProgram(plan, forecast.simulation.spans);
     beside_ = ByProgram(plan, forecast.simulation.beside);
@@ -270,7 +229,9 @@ class PlanDrawer {
       y_ += kSvgLine;
     }
     DrawTimeline();
-    DrawMemory();
+    if (!forecast_.simulation.spans.empty()) {
+      y_ = DrawMemoryStrips(plan_, forecast_.simulation, topology_, y_, canvas_);
+    }
     DrawWeights();
     return Document();
   }
@@ -301,22 +262,14 @@ class PlanDrawer {
     }
   }
 
-  std::string RowLabel(size_t program) const {
-    const ir::Program& step = plan_.Main()[program];
-    return fmt::format("s{} device {}", step.stage.value(), step.device.value());
-  }
-
-  double AtTime(double seconds) const {
-    const double total_s = forecast_.simulation.makespan_s;
-    return kPlotLeft + (total_s > 0 ? seconds / total_s : 0) * kPlotWidth;
-  }
+  double AtTime(double seconds) const { return scale_.At(seconds); }
 
   // ---- parts of the picture ----
 
   void DrawTimeline() {
     const int top = y_;
     for (const size_t program : rows_) {
-      canvas_.Text(kSvgMargin, y_ + kRowHeight - 8, RowLabel(program));
+      canvas_.Text(kSvgMargin, y_ + kRowHeight - 8, RowLabel(plan_.Main()[program]));
       canvas_.Rect(kPlotLeft, kPlotWidth, y_ + 1, kRowHeight - 2, kIdleColour);
       DrawRow(program);
       y_ += kRowHeight;
@@ -351,15 +304,6 @@ class PlanDrawer {
       canvas_.Rect(AtTime(span.begin_s), AtTime(span.end_s) - AtTime(span.begin_s),
                    y_ + kRowHeight - kLaneHeight - 1, kLaneHeight, kLaneColour);
     }
-  }
-
-  static bool Receives(const ir::Program& program, int after, int before) {
-    MW_CHECK(after >= -1 && static_cast<size_t>(before) < program.instructions.size())
-        << "instructions " << after << " to " << before << " of " << program.instructions.size();
-    for (int i = after + 1; i < before; ++i) {
-      if (program.instructions[static_cast<size_t>(i)].op == ir::Opcode::kRecv) return true;
-    }
-    return false;
   }
 
   struct End {
@@ -412,53 +356,6 @@ class PlanDrawer {
     }
   }
 
-  // One strip per row: what a device holds, below the most that one has allocated, and its memory
-  // where that is no more.
-  void DrawMemory() {
-    if (forecast_.simulation.spans.empty()) return;
-    const int64_t most = std::max<int64_t>(1, planner::FullestBytes(plan_.memory));
-    canvas_.Text(kSvgMargin, y_ += kSvgLine,
-                 fmt::format("memory over time, {} allocated at most", FormatBytes(most)), "bold");
-    y_ += kSvgLine / 2;
-    std::set<int> stages;
-    for (const size_t program : rows_) {
-      if (!stages.insert(plan_.Main()[program].stage.value()).second) continue;
-      DrawStrip(program, most);
-      y_ += kMemoryHeight + 6;
-    }
-  }
-
-  void DrawStrip(size_t program, int64_t most) {
-    MW_CHECK(program < memory_.size() && program < plan_.memory.size())
-        << "no memory of program " << program;
-    const int bottom = y_ + kMemoryHeight;
-    const auto height = [&](int64_t bytes) {
-      return bottom - kMemoryHeight * static_cast<double>(bytes) / static_cast<double>(most);
-    };
-    std::string path = fmt::format("M{:.1f} {}", kPlotLeft, bottom);
-    double last_x = kPlotLeft;
-    for (const MemorySample& sample : memory_[program]) {
-      const int64_t bytes = TotalOf(sample.bytes);
-      last_x = AtTime(sample.time_s);
-      path += fmt::format(" L{:.1f} {:.1f}", last_x, height(bytes));
-    }
-    path += fmt::format(" L{:.1f} {} Z", last_x, bottom);
-    canvas_.Rect(kPlotLeft, kPlotWidth, y_, kMemoryHeight, kIdleColour);
-    canvas_.body += fmt::format("<path d=\"{}\" fill=\"#9ecae1\" stroke=\"#3182bd\"/>\n", path);
-    const auto device = plan_.Main()[program].device.index();
-    MW_CHECK(device < topology_.devices.size()) << "device " << device << " is not of the topology";
-    const int64_t budget = topology_.devices[device].memory_bytes;
-    if (budget > 0 && budget <= most) {
-      canvas_.body += fmt::format(
-          "<line x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\" "
-          "stroke=\"#d62728\"/>\n",
-          kPlotLeft, kPlotLeft + kPlotWidth, height(budget));
-    }
-    canvas_.Text(kSvgMargin, y_ + kSvgLine, RowLabel(program));
-    const int64_t own = plan_.memory[program].total_bytes;
-    canvas_.Text(kSvgMargin, y_ + 2 * kSvgLine, MemoryText(own, budget));
-  }
-
   // The largest ones; of several that are split alike the first.
   void DrawWeights() {
     std::vector<const planner::ParamInfo*> params;
@@ -495,7 +392,7 @@ class PlanDrawer {
   const planner::Plan& plan_;
   const planner::Forecast& forecast_;
   const mesh::Topology& topology_;
-  const std::vector<MemorySeries> memory_;          // per program
+  const TimeScale scale_;
   std::vector<size_t> rows_;                        // programs that are drawn
   std::vector<std::vector<planner::Span>> spans_;   // per program, in order of begin
   std::vector<std::vector<planner::Span>> beside_;  // per program: collectives beside what computes

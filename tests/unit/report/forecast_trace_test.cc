@@ -63,11 +63,28 @@ TEST_F(ChromeTrace, NamesStagesAndDevicesAndTimesRunsInMicroseconds) {
 TEST_F(ChromeTrace, HasMemoryAsCounters) {
   BytesByKind bytes = {};
   bytes[static_cast<size_t>(ir::MemoryKind::kWeights)] = 3 << 20;
-  const std::vector<MemorySeries> memory = {{}, {{1.5e-3, bytes}}};
+  MemoriesOverTime memory;
+  memory[static_cast<size_t>(ir::Space::kDevice)] = {{}, {{1.5e-3, bytes}}};
   const std::string trace = ToChromeTrace(programs_, simulation_, memory);
   EXPECT_THAT(trace, HasSubstr(R"("name":"MiB of device 5","ph":"C","pid":1,"ts":1500.000,)"));
   EXPECT_THAT(trace, HasSubstr(R"("weights":3.000)"));
   EXPECT_THAT(trace, ::testing::Not(HasSubstr("MiB of device 0")));
+  EXPECT_THAT(trace, ::testing::Not(HasSubstr("MiB of device 5 ")));
+}
+
+TEST_F(ChromeTrace, HasACounterForEachMemoryOfADevice) {
+  BytesByKind bytes = {};
+  bytes[static_cast<size_t>(ir::MemoryKind::kOptimizer)] = 5 << 20;
+  MemoriesOverTime memory;
+  memory[static_cast<size_t>(ir::Space::kHost)] = {{}, {{1.5e-3, bytes}}};
+  memory[static_cast<size_t>(ir::Space::kDisk)] = {{{0, bytes}}, {}};
+  const std::string trace = ToChromeTrace(programs_, simulation_, memory);
+  EXPECT_THAT(trace, HasSubstr(R"("name":"MiB of device 5 in the host's memory","ph":"C","pid":1,)"
+                               R"("ts":1500.000,"args":{"weights":0.000,"gradients":0.000,)"
+                               R"("optimizer":5.000,)"));
+  EXPECT_THAT(trace, HasSubstr(R"("name":"MiB of device 0 on disk","ph":"C","pid":0,"ts":0.000,)"));
+  EXPECT_THAT(trace, ::testing::Not(HasSubstr("MiB of device 5 on disk")));
+  EXPECT_THAT(trace, ::testing::Not(HasSubstr("MiB of device 0 in")));
 }
 
 }  // namespace

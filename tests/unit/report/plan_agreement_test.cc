@@ -31,6 +31,34 @@ std::string Percent(const nlohmann::json& share) {
   return fmt::format("{:.1f} %", 100 * share.get<double>());
 }
 
+// What each device has in a farther memory: in tables and JSON the most of a step, in the picture
+// and the trace over time.
+void ExpectAgreementOnFarMemory(const nlohmann::json& json, const nlohmann::json& trace,
+                                const std::string& svg, const std::string& far,
+                                const std::string& strips, const std::string& counter) {
+  int64_t allocated = 0;
+  for (const auto& device : json.at("memory")) {
+    double most_mib = 0;
+    const std::string name =
+        fmt::format("MiB of device {} {}", device.at("device").get<int>(), counter);
+    for (const auto& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "C" || event.at("name") != name) continue;
+      double mib = 0;
+      for (const auto& [kind, of_kind] : event.at("args").items()) mib += of_kind.get<double>();
+      most_mib = std::max(most_mib, mib);
+    }
+    int64_t bytes = 0;
+    for (const auto& [kind, of_kind] : device.at(far + "_kinds_bytes").items()) {
+      bytes += of_kind.get<int64_t>();
+    }
+    EXPECT_NEAR(most_mib, static_cast<double>(bytes) / 1048576.0, 0.005) << name;
+    allocated = std::max(allocated, device.at(far + "_bytes").get<int64_t>());
+  }
+  const std::string title =
+      fmt::format(">{} over time, {} allocated at most<", strips, FormatBytes(allocated));
+  EXPECT_EQ(svg.find(title) != std::string::npos, allocated > 0) << title;
+}
+
 void ExpectAgreement(const std::vector<std::string>& overrides, int devices) {
   SCOPED_TRACE(fmt::format("{} devices, {}", devices, Join(overrides, " ")));
   const mesh::Topology topology = mesh::Topology::Local(devices);
@@ -72,6 +100,10 @@ void ExpectAgreement(const std::vector<std::string>& overrides, int devices) {
   EXPECT_THAT(svg, HasSubstr(FormatBytes(most) + " allocated at most"));
   EXPECT_EQ(most, planner::FullestBytes(planned->plan().memory));
 
+  ExpectAgreementOnFarMemory(json, trace, svg, "host", "memory of the host",
+                             "in the host's memory");
+  ExpectAgreementOnFarMemory(json, trace, svg, "disk", "disk", "on disk");
+
   // Layout, everywhere in the same words.
   const std::string layout = json.at("layout").at("text");
   EXPECT_THAT(table, HasSubstr(layout));
@@ -102,6 +134,11 @@ TEST(PlanAgreement, EveryFormSaysTheSame) {
       {"parallelism.pipeline_parallel_degree=2", "parallelism.data_parallel_replicate_degree=2",
        "parallelism.zero_stage=1", "parallelism.pipeline_parallel_schedule=\"zb-h1\""},
       4);
+  ExpectAgreement(
+      {"parallelism.pipeline_parallel_degree=2", "parallelism.pipeline_parallel_microbatches=2",
+       "parallelism.optimizer_memory=\"disk\"", "parallelism.gradients_memory=\"host\"",
+       "parallelism.activations_memory=\"host\"", "parallelism.offload_chunk_bytes=4096"},
+      2);
 }
 
 }  // namespace

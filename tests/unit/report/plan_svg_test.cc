@@ -66,6 +66,49 @@ TEST(PlanSvg, LabelsEndBeforeTheirRows) {
   EXPECT_LT(end, std::stod(svg.substr(strip + 10)));
 }
 
+// A strip per stage and memory, and in it an area for each kind.
+TEST(PlanSvg, ShowsFartherMemoriesByKind) {
+  const mesh::Topology topology = mesh::Topology::Local(2);
+  std::vector<std::string> keys = {"parallelism.pipeline_parallel_degree=2",
+                                   "parallelism.offload_chunk_bytes=4096"};
+  const auto near = PlanSmallJob(keys, topology);
+  keys.insert(keys.end(),
+              {"parallelism.optimizer_memory=\"disk\"", "parallelism.activations_memory=\"host\""});
+  const auto far = PlanSmallJob(keys, topology);
+  ASSERT_TRUE(near.has_value() && far.has_value()) << near.error() << far.error();
+  int64_t host_bytes = 0;
+  int64_t disk_bytes = 0;
+  for (const planner::DeviceMemory& memory : far->plan().memory) {
+    host_bytes = std::max(host_bytes, memory.host.total_bytes);
+    disk_bytes = std::max(disk_bytes, memory.disk.total_bytes);
+  }
+  ASSERT_GT(host_bytes, 0);
+  ASSERT_GT(disk_bytes, 0);
+  const std::string svg = PlanSvg(far->plan(), far->forecast, topology);
+  const std::string host =
+      fmt::format(">memory of the host over time, {} allocated at most<", FormatBytes(host_bytes));
+  const std::string disk =
+      fmt::format(">disk over time, {} allocated at most<", FormatBytes(disk_bytes));
+  EXPECT_THAT(svg, HasSubstr(host));
+  EXPECT_THAT(svg, HasSubstr(disk));
+  // Colours that the device's legend has: of the device all kinds, of the disk one.
+  const std::string of_host = svg.substr(svg.find(host), svg.find(disk) - svg.find(host));
+  const std::string of_disk = svg.substr(svg.find(disk));
+  constexpr std::string_view kActivations = "fill=\"#a5688f\"";
+  constexpr std::string_view kOptimizer = "fill=\"#5b7fb5\"";
+  for (const char* const kind : {"weights", "gradients", "optimizer", "activations"}) {
+    EXPECT_EQ(CountOf(svg, fmt::format(">{}</text>", kind)), 1) << kind;
+  }
+  EXPECT_EQ(CountOf(of_host, "<path "), 2);
+  EXPECT_EQ(CountOf(of_host, kActivations), 2);
+  EXPECT_EQ(CountOf(of_disk, "<path "), 2);
+  EXPECT_EQ(CountOf(of_disk, kOptimizer), 2);
+  EXPECT_GE(CountOf(svg, "<path "), 2 * (4 + 1 + 1));
+  const std::string plain = PlanSvg(near->plan(), near->forecast, topology);
+  EXPECT_EQ(CountOf(plain, " over time, "), 1);
+  EXPECT_EQ(CountOf(plain, "<path "), 2) << "of the device alone kinds are one";
+}
+
 // Of a folded pipeline of two stages, the first has the first and the last part of the model.
 TEST(PlanSvg, PartsOfAStageAreToldApartAndRunsHaveTheirMicrobatch) {
   const mesh::Topology topology = mesh::Topology::Local(2);

@@ -107,9 +107,9 @@ TEST_F(StepSpansTest, WaitingForALateMemberIsNoCommunication) {
   };
   // A run that waited in its middle is drawn in two pieces, and its memory is the same.
   planner::Simulation shown = SimulationOf(plan(), Steps(records_).back());
-  const auto whole = MemoryOverTime(plan().Main(), shown);
+  const auto whole = MemoryOverTime(plan().Main(), shown, ir::Space::kDevice);
   shown.spans.insert(shown.spans.begin(), shown.spans.front());
-  const auto pieces = MemoryOverTime(plan().Main(), shown);
+  const auto pieces = MemoryOverTime(plan().Main(), shown, ir::Space::kDevice);
   const auto of = static_cast<size_t>(shown.spans.front().device);
   EXPECT_EQ(pieces[of].size(), whole[of].size() + 2);
   EXPECT_EQ(pieces[of].back().bytes, whole[of].back().bytes);
