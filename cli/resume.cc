@@ -110,8 +110,8 @@ Result<SubmitArgs> WithStart(const SubmitArgs& args) {
 Result<std::optional<Resumed>> FindResumed(const SubmitArgs& args, const GlobalArgs& global,
                                            client::Client& client) {
   if (args.resume == 0 && args.from.empty()) return std::optional<Resumed>();
-  MW_ASSIGN_OR_RETURN(Resumed resumed,
-                      args.resume > 0 ? OfJob(args, global, client) : OfFolder(args, global, client));
+  MW_ASSIGN_OR_RETURN(Resumed resumed, args.resume > 0 ? OfJob(args, global, client)
+                                                       : OfFolder(args, global, client));
   resumed.start.exclude = args.exclude;
   return std::optional(std::move(resumed));
 }

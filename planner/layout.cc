@@ -76,7 +76,6 @@ std::string Layout::ToString() const {
   }
   if (expert_hosts > 1) text += fmt::format(" expert_hosts={}", expert_hosts);
   if (expert_chunks > 1) text += fmt::format(" expert_chunks={}", expert_chunks);
-  if (tensor_chunks > 1) text += fmt::format(" tensor_chunks={}", tensor_chunks);
   text += fmt::format(" microbatches={} schedule={}", microbatches, schedule);
   if (tensor_axes.size() > 1) text += fmt::format(" tensor_axes={}", fmt::join(tensor_axes, "x"));
   if (sequence_parallel) text += " sequence_parallel";
@@ -93,6 +92,13 @@ std::string Layout::ToString() const {
                                       [](Recompute mode) { return mode != Recompute::kNone; });
   if (recomputes) text += fmt::format(" recompute={}", FormatRecompute(recompute));
   return text;
+}
+
+std::string Layout::AskedText() const {
+  Layout asked = *this;
+  asked.expert_hosts = 1;
+  asked.expert_chunks = 1;
+  return asked.ToString();
 }
 
 mesh::Topology TopologyOf(const Layout& layout, const mesh::Topology& topology) {

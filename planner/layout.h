@@ -53,7 +53,8 @@ struct Layout {
   // steps: the axis is then two, expert (of the hosts) and expert2 (within one). 1: one step.
   int64_t expert_hosts = 1;
   int64_t expert_chunks = 1;  // of the rows on their way to experts and back
-  int64_t tensor_chunks = 1;  // the most, of the rows of a tensor group's products
+  // Of the rows of a tensor group's products: found with the programs, and no part of the text.
+  int64_t tensor_chunks = 1;
   // The tensor group as a grid: {2, 4} are axes tensor and tensor2. Shardings of several axes (2D,
   // 2.5D and 3D tensor parallelism) come from the search alone. Empty: one axis.
   std::vector<int64_t> tensor_axes;
@@ -68,6 +69,8 @@ struct Layout {
   int64_t device_count() const;
   PipelineShape shape() const;
   bool SplitsBackward() const;
+  // Without what planning decides again: what one layout has in common with the plan of it.
+  std::string AskedText() const;
   std::string ToString() const;  // "data=2 tensor=1 pipeline=2 microbatches=4 schedule=1f1b"
 };
 

@@ -28,6 +28,15 @@ std::optional<Writer> LastWriter(const ir::Program& program, size_t before, Slot
   return std::nullopt;
 }
 
+bool MovesToFarMemory(const ir::ParallelSpec& parallel) {
+  for (const auto memory :
+       {&ir::ParallelSpec::optimizer_memory, &ir::ParallelSpec::weights_memory,
+        &ir::ParallelSpec::gradients_memory, &ir::ParallelSpec::activations_memory}) {
+    if (parallel.*memory != "device") return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool IsGpu(const mesh::DeviceProfile& profile) { return profile.kind == mesh::DeviceKind::kGpu; }
@@ -64,9 +73,11 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
   return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
 }
 
-double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
+double ShareBeside(const ir::ParallelSpec& parallel, const Layout& layout,
                    const mesh::Topology& topology) {
-  if (ResolveOverlap(pinned, layout, topology) != ir::OverlapMode::kOn) return 0;
+  // As ShareOf.
+  if (MovesToFarMemory(parallel) && !IsGpu(topology.ProfileOf(0))) return 0;
+  if (ResolveOverlap(parallel.overlap, layout, topology) != ir::OverlapMode::kOn) return 0;
   const int64_t devices = layout.device_count();
   double least = 1;
   for (int64_t i = 0; i < devices && i < static_cast<int64_t>(topology.devices.size()); ++i) {

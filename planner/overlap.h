@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/job.h"
 #include "ir/program.h"
 #include "mesh/topology.h"
 #include "planner/layout.h"
@@ -32,7 +33,7 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
 
 // What counts of a layout's collectives before it has programs: the least share of its devices,
 // where programs will say that collectives run beside; 0 where they will not.
-double ShareBeside(const std::optional<bool>& pinned, const Layout& layout,
+double ShareBeside(const ir::ParallelSpec& parallel, const Layout& layout,
                    const mesh::Topology& topology);
 
 // The share that counts for a program: 0 unless it says that collectives run beside, and for a CPU

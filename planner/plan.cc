@@ -236,28 +236,30 @@ class PlanMaker {
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
   }
 
+  // Decided once: what is made again has as many chunks.
   Status StreamStep(Partition& partition) {
     const CostModel costs(topology_);
-    const double beside = overlap_ == ir::OverlapMode::kOn
-                              ? ShareBeside(job_.parallel.overlap, plan_.layout, topology_)
-                              : 0;
-    streamed_ = {};
-    if (beside == 0 && tensor_chunks_ == 0) return OkStatus();
+    const double beside = ShareBeside(job_.parallel, plan_.layout, topology_);
+    if (beside == 0 && tensor_chunks_ == 0) tensor_chunks_ = 1;
     MW_ASSIGN_OR_RETURN(streamed_,
                         StreamProducts({costs, plan_.layout, beside, tensor_chunks_}, partition));
+    if (tensor_chunks_ == 0) tensor_chunks_ = streamed_.chunks;
     return OkStatus();
   }
 
   // Chunks that the job did not ask for take memory that it may not have.
   Status KeepStreams() {
-    if (streamed_.chunks > 1 && job_.parallel.tensor_chunks == 0 &&
-        !CheckMemory(plan_, topology_).ok()) {
+    if (job_.trained() == nullptr) return OkStatus();
+    const int64_t asked = job_.parallel.tensor_chunks;
+    if (streamed_.chunks > 1 && asked == 0 && !CheckMemory(plan_, topology_).ok()) {
+      plan_.notes.push_back(
+          fmt::format("products are not cut into {} chunks, which would be faster: they do not fit",
+                      streamed_.chunks));
       tensor_chunks_ = 1;
       MW_ASSIGN_OR_RETURN(plan_.programs[plan_.main], MakeStep());
       MeasureMemory(plan_);
     }
     plan_.layout.tensor_chunks = streamed_.chunks;
-    const int64_t asked = job_.parallel.tensor_chunks;
     if (streamed_.products > 0 || asked > 1) plan_.notes.push_back(NoteOf(streamed_, asked));
     return OkStatus();
   }
@@ -565,7 +567,7 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   const CostModel costs(seen);
   std::vector<int> devices(static_cast<size_t>(layout.device_count()));
   std::iota(devices.begin(), devices.end(), 0);
-  const double beside = ShareBeside(asked.parallel.overlap, layout, seen);
+  const double beside = ShareBeside(asked.parallel, layout, seen);
   MW_ASSIGN_OR_RETURN(const JobOnAxes placed,
                       PlaceOnAxes(asked, layout, {costs, devices, choose != nullptr, beside}));
   Result<Plan> plan = RunPadded(placed.job, topology, placed.layout, scope, choose);

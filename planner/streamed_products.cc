@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/builder.h"
 #include "ir/fused.h"
 #include "ir/rewrite.h"
@@ -172,14 +173,15 @@ class Streamer {
 
   int64_t GroupSize(const Node& node) const {
     int64_t size = 1;
+    const std::vector<std::string> axes = node.attrs.Strs("axes");
     for (const ir::MeshAxis& axis : tensor_) {
-      const std::vector<std::string> axes = node.attrs.Strs("axes");
       if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) size *= axis.size;
     }
     return size;
   }
 
-  // The node once per chunk, of which the results have these types.
+  // The node once per chunk, with results cut like this. An operand that all chunks read is one
+  // value.
   void AddChunks(const Node& node, const std::vector<std::vector<ValueId>>& operands,
                  const Cut& result) {
     TensorType type = graph_.type(node.outputs[0]);
@@ -256,7 +258,7 @@ class Streamer {
   std::optional<Cut> CutOfProduct(const Node& node, const ir::FactorRule& rule) const {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Streamed& operand = values_[node.inputs[i]];
-      if (operand.chunks.empty()) continue;
+      if (operand.chunks.empty() || operand.whole.valid()) continue;
       if (const std::optional<size_t> dim = RowsIn(rule, i, operand.cut.dim)) {
         return Cut{*dim, operand.cut.parts};
       }
@@ -369,38 +371,48 @@ std::vector<ir::MeshAxis> TensorAxesOf(const Layout& layout, int stage) {
   return axes;
 }
 
-struct StreamedGraph {
-  Graph graph;
+// The pieces of the step in so many chunks; those that are none of it, or have no such products,
+// are left as they are.
+struct StreamedPieces {
+  std::vector<Graph> graphs;  // per piece; without nodes: as it is
   int64_t products = 0;
-  int64_t chunks = 1;
 };
 
-// The asked degree, or the one with which the piece is done soonest; 1: as it is.
-Result<StreamedGraph> ChooseChunks(const Graph& graph, int stage,
-                                   const std::vector<ir::MeshAxis>& tensor,
-                                   const StreamCosts& costs) {
-  StreamedGraph best;
-  const PieceClock clock(costs, stage);
-  const bool by_cost = costs.chunks == 0;
-  double best_s = by_cost ? clock.SecondsOf(graph) : 0;
-  const int64_t asked[] = {costs.chunks};
-  for (const int64_t chunks : by_cost ? std::span<const int64_t>(kChunkDegrees) : asked) {
-    StreamedGraph cut;
-    cut.chunks = chunks;
-    MW_ASSIGN_OR_RETURN(cut.graph, WithStreamedProducts(graph, tensor, cut.chunks, &cut.products));
-    if (cut.products == 0) continue;
-    const double seconds = by_cost ? clock.SecondsOf(cut.graph) : -1;
-    if (seconds >= best_s) continue;
-    best_s = seconds;
-    best = std::move(cut);
+Result<StreamedPieces> CutPieces(const StreamCosts& costs, const Partition& partition,
+                                 int64_t chunks) {
+  StreamedPieces cut;
+  for (const Piece& piece : partition.pieces) {
+    cut.graphs.emplace_back();
+    const PieceKey& key = piece.key;
+    if (key.phase == ir::Phase::kUpdate || key.round == kOncePerStep) continue;
+    const std::vector<ir::MeshAxis> tensor = TensorAxesOf(costs.layout, key.stage);
+    if (tensor.empty()) continue;
+    int64_t products = 0;
+    MW_ASSIGN_OR_RETURN(Graph graph, WithStreamedProducts(*piece.graph, tensor, chunks, &products));
+    if (products == 0) continue;
+    cut.products += products;
+    cut.graphs.back() = std::move(graph);
   }
-  return best;
+  return cut;
+}
+
+// Of a microbatch, what differs between degrees.
+double SecondsOf(const StreamCosts& costs, const Partition& partition, const StreamedPieces& cut) {
+  double seconds = 0;
+  for (size_t i = 0; i < cut.graphs.size(); ++i) {
+    const Piece& piece = partition.pieces[i];
+    if (piece.key.phase == ir::Phase::kUpdate) continue;
+    const Graph& graph = cut.graphs[i].nodes.empty() ? *piece.graph : cut.graphs[i];
+    seconds += PieceClock(costs, piece.key.stage).SecondsOf(graph);
+  }
+  return seconds;
 }
 
 }  // namespace
 
 Result<Graph> WithStreamedProducts(const Graph& local, const std::vector<ir::MeshAxis>& tensor,
                                    int64_t chunks, int64_t* products) {
+  MW_CHECK(chunks > 1) << chunks << " chunks";
   Streamer streamer(local, tensor, chunks);
   MW_ASSIGN_OR_RETURN(Graph graph, streamer.Run());
   if (products != nullptr) *products = streamer.products();
@@ -408,20 +420,27 @@ Result<Graph> WithStreamedProducts(const Graph& local, const std::vector<ir::Mes
 }
 
 Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& partition) {
-  StreamedProducts all;
-  if (costs.chunks == 1) return all;
-  for (Piece& piece : partition.pieces) {
-    if (piece.key.phase == ir::Phase::kUpdate || piece.key.round < 0) continue;
-    const std::vector<ir::MeshAxis> tensor = TensorAxesOf(costs.layout, piece.key.stage);
-    if (tensor.empty()) continue;
-    MW_ASSIGN_OR_RETURN(StreamedGraph cut,
-                        ChooseChunks(*piece.graph, piece.key.stage, tensor, costs));
-    if (cut.chunks == 1) continue;
-    all.products += cut.products;
-    all.chunks = std::max(all.chunks, cut.chunks);
-    piece.graph = std::make_shared<const Graph>(std::move(cut.graph));
+  StreamedProducts streamed;
+  if (costs.chunks == 1) return streamed;
+  const bool by_cost = costs.chunks == 0;
+  const int64_t asked[] = {costs.chunks};
+  StreamedPieces best;
+  best.graphs.resize(partition.pieces.size());
+  double best_s = by_cost ? SecondsOf(costs, partition, best) : 0;
+  for (const int64_t chunks : by_cost ? std::span<const int64_t>(kChunkDegrees) : asked) {
+    MW_ASSIGN_OR_RETURN(StreamedPieces cut, CutPieces(costs, partition, chunks));
+    if (cut.products == 0) continue;
+    const double seconds = by_cost ? SecondsOf(costs, partition, cut) : -1;
+    if (seconds >= best_s) continue;
+    best_s = seconds;
+    best = std::move(cut);
+    streamed = {best.products, chunks};
   }
-  return all;
+  for (size_t i = 0; i < partition.pieces.size(); ++i) {
+    if (best.graphs[i].nodes.empty()) continue;
+    partition.pieces[i].graph = std::make_shared<const Graph>(std::move(best.graphs[i]));
+  }
+  return streamed;
 }
 
 std::string NoteOf(const StreamedProducts& streamed, int64_t asked) {
@@ -431,9 +450,9 @@ std::string NoteOf(const StreamedProducts& streamed, int64_t asked) {
         asked);
   }
   return fmt::format(
-      "{} product{} of a microbatch go{} in {}{} chunks: one is sent while another is computed",
+      "{} product{} of a microbatch go{} in {} chunks: one is sent while another is computed",
       streamed.products, streamed.products == 1 ? "" : "s", streamed.products == 1 ? "es" : "",
-      asked > 0 ? "" : "up to ", streamed.chunks);
+      streamed.chunks);
 }
 
 }  // namespace meshwright::planner

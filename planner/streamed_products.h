@@ -6,7 +6,9 @@
 //   summed up behind   device   product 1 | product 2 |
 //                      link               | sum 1     | sum 2
 //
-// Each row is computed as without, and as many bytes are sent, in more calls. Nothing starts or
+// Each row is the same sum as without, up to how kernels round by the number of rows, and as many
+// bytes are sent, in more calls. Forward and backward have one degree: what is computed again is
+// what it was. Nothing starts or
 // awaits a chunk: bytes say when a collective may run (docs/adr/0079). What is between two
 // products, such as an activation function, is computed in their chunks; what others need whole is
 // put together once.
@@ -34,6 +36,7 @@ namespace meshwright::planner {
 
 // A local graph, with `chunks` chunks in each product that gathers or sums up over axes of `tensor`
 // and whose rows divide into as many. products: how many these are; not counted where null.
+// REQUIRES: chunks > 1.
 Result<ir::Graph> WithStreamedProducts(const ir::Graph& local,
                                        const std::vector<ir::MeshAxis>& tensor, int64_t chunks,
                                        int64_t* products = nullptr);
@@ -42,13 +45,13 @@ struct StreamCosts {
   const CostModel& costs;
   const Layout& layout;
   double beside = 0;   // the share of a collective's time in which a device computes
-  int64_t chunks = 0;  // of every product; 0: 1, 2, 4 or 8 in each piece, as its seconds are least
+  int64_t chunks = 0;  // of every product; 0: 1, 2, 4 or 8, as seconds are least
 };
 struct StreamedProducts {
   int64_t products = 0;  // of one microbatch of all stages
-  int64_t chunks = 1;    // the most
+  int64_t chunks = 1;
 };
-// Of all pieces but those of the update.
+// Of all pieces but those of the update, in one degree.
 Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& partition);
 
 // What a plan says about it; `asked`: the chunks that the job wants.

@@ -258,7 +258,7 @@ void ShrinkBatch(Shrinker& shrinker, Layout& layout, ir::TrainSpec& train) {
                         (layout.expert_chunks > 1 ? layout.expert_chunks
                                                   : std::clamp<int64_t>(rows, 1, kMostRows)));
   // Ranks that share a row have two parts of it each (ir/sequence_order.h).
-  const int64_t parts = 2 * layout.context() * layout.tensor();
+  const int64_t parts = 2 * layout.context() * layout.tensor() * layout.tensor_chunks;
   train.sequence = shrinker.Take("tokens of a row", train.sequence,
                                  SmallLike(train.sequence, parts, kLeastTokens));
 }

@@ -38,21 +38,11 @@ using planner::Recompute;
 using ProbedMode = std::vector<std::vector<LayerProbe>>;
 using ProbedLayers = std::vector<std::vector<LayerModes>>;
 
-bool MovesToFarMemory(const ir::ParallelSpec& parallel) {
-  for (const auto memory :
-       {&ir::ParallelSpec::optimizer_memory, &ir::ParallelSpec::weights_memory,
-        &ir::ParallelSpec::gradients_memory, &ir::ParallelSpec::activations_memory}) {
-    if (parallel.*memory != "device") return true;
-  }
-  return false;
-}
-
 // As programs of the layout will run. Copies of CPU devices have the threads for that.
 double ShareBeside(const ir::ParallelSpec& parallel, const mesh::Topology& topology,
                    const Layout& layout) {
-  if (MovesToFarMemory(parallel) && !planner::IsGpu(topology.ProfileOf(0))) return 0;
-  if (layout.devices.empty()) return planner::ShareBeside(parallel.overlap, layout, topology);
-  return planner::ShareBeside(parallel.overlap, layout, planner::TopologyOf(layout, topology));
+  if (layout.devices.empty()) return planner::ShareBeside(parallel, layout, topology);
+  return planner::ShareBeside(parallel, layout, planner::TopologyOf(layout, topology));
 }
 
 // Degrees of experts and context that are worth a search for stages: the least ones, and those of

@@ -149,9 +149,9 @@ class StrategyMaker {
     if (rule_.factors[static_cast<size_t>(*use.factor)].kind == FactorKind::kWithin) {
       return planner::Expansion::kSplitWidth;
     }
+    if (node_.op != Op::kCrossEntropy) return planner::Expansion::kNone;
     const ir::DimFactors& last = rule_.operands[0].back();
-    const bool vocabulary =
-        node_.op == Op::kCrossEntropy && !last.empty() && last[0] == *use.factor;
+    const bool vocabulary = !last.empty() && last[0] == *use.factor;
     return vocabulary ? planner::Expansion::kSplitVocabulary : planner::Expansion::kNone;
   }
 

@@ -262,25 +262,13 @@ std::string PlanCacheKey(const ir::JobRequest& job, const mesh::Topology& topolo
                                options.alternatives));
 }
 
-namespace {
-
-// Without what planning a layout decides again.
-std::string AskedText(planner::Layout layout) {
-  layout.expert_hosts = 1;
-  layout.expert_chunks = 1;
-  layout.tensor_chunks = 1;
-  return layout.ToString();
-}
-
-}  // namespace
-
 Result<std::string> FormatPlanEntry(const std::string& key, const PlanEntry& entry) {
   std::string text = fmt::format("{}\n{}\n{}\n", kTitle, key, nlohmann::json(entry).dump());
   text += ChecksumLine(text);
   MW_ASSIGN_OR_RETURN(const PlanEntry again, ParsePlanEntry(key, text));
-  bool same = AskedText(again.layout) == AskedText(entry.layout);
+  bool same = again.layout.AskedText() == entry.layout.AskedText();
   for (size_t i = 0; same && i < entry.found.best.size(); ++i) {
-    same = AskedText(again.found.best[i].layout) == AskedText(entry.found.best[i].layout);
+    same = again.found.best[i].layout.AskedText() == entry.found.best[i].layout.AskedText();
   }
   if (same) return text;
   return Fail(Unimplemented(

@@ -234,8 +234,11 @@ TEST_F(Page, EndedSessionsOfToolsAreShownWhenAskedFor) {
 TEST_F(Page, HasEveryViewAndIsWalkedByKeyboard) {
   MW_NEEDS("chromium");
   Look();
-  const int64_t id = Submit("views", 30);
+  const int64_t id = Submit("views", 30, "host");
   ASSERT_TRUE(cluster_->Follow(id).has_value());
+  Open(fmt::format("/#/jobs/{}", id));
+  ExpectText("host of device 1");
+  Expect("document.querySelectorAll('.stack').length === 4");
   Open(fmt::format("/#/jobs/{}/plan", id));
   Expect("document.querySelector('.picture img').naturalWidth > 100");
   ExpectText("Step, measured");

@@ -41,8 +41,10 @@ class PageFixture : public ::testing::Test {
   }
 
   // A job of so many steps that saves its state where it is told to.
-  int64_t Submit(const std::string& name, int64_t steps) {
+  int64_t Submit(const std::string& name, int64_t steps,
+                 const std::string& optimizer_memory = "device") {
     ir::JobRequest job = ByteJob(2, 1, 1, steps);
+    job.parallel.optimizer_memory = optimizer_memory;
     job.name = name;
     job.checkpoint.enable = true;
     job.checkpoint.interval = 1'000'000;

@@ -1,5 +1,5 @@
-// Products of a tensor group in chunks: the same bits, the same bytes in more calls, on every kind
-// of layout; and one chunk is sent while another is computed.
+// Products of a tensor group in chunks: the same bits, the same bytes in more calls, on layouts of
+// one tensor axis; and one chunk is sent while another is computed.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -34,6 +34,8 @@ struct StreamCase {
   const char* schedule = "1f1b";
   int zero = 0;
   ir::DType dtype = ir::DType::kF64;
+  double dropout = 0;
+  const char* meshes = "";
 };
 
 const std::vector<StreamCase> kStreamCases = {
@@ -46,6 +48,8 @@ const std::vector<StreamCase> kStreamCases = {
     {"stages", {1, 2, 2, 4}, true, "gpt2", "none", "zb-h1"},
     {"mixtral", {1, 2, 1, 1}, true, "mixtral"},
     {"f32", {1, 2, 1, 1}, true, "llama", "none", "1f1b", 0, ir::DType::kF32},
+    {"dropout", {1, 2, 1, 1}, true, "gpt2", "full", "1f1b", 0, ir::DType::kF64, 0.1},
+    {"unequal", {2, 1, 2, 2}, false, "gpt2", "none", "1f1b", 0, ir::DType::kF64, 0, "2x1,1x2"},
 };
 
 ir::JobRequest StreamJob(const StreamCase& c, int64_t chunks) {
@@ -56,8 +60,14 @@ ir::JobRequest StreamJob(const StreamCase& c, int64_t chunks) {
   options.sequence = 16;
   options.vocabulary = kStreamVocabulary;
   options.dtype = c.dtype;
+  options.dropout = c.dropout;
   options.adam_eps = 1e-3;
   ir::JobRequest job = WithLayout(MakeTinyJob(options), c.degrees);
+  if (*c.meshes != 0) {
+    job.parallel.data = 0;
+    job.parallel.tensor = 0;
+    job.parallel.stage_meshes = c.meshes;
+  }
   job.parallel.sequence_parallel = c.sequence_parallel;
   job.parallel.schedule = c.schedule;
   job.parallel.zero = c.zero;
@@ -168,6 +178,7 @@ TEST(StreamedProductsBeside, ASecondChunkIsGatheredWhileTheFirstIsComputed) {
   job.parallel.overlap = true;
   auto plan = planner::MakePlan(job, mesh::Topology::Local(2));
   ASSERT_TRUE(plan.has_value()) << plan.error();
+  ASSERT_EQ(plan->layout.tensor_chunks, 2);
   SyntheticTokens tokens(kStreamVocabulary);
   ProductsBesideGathers observer(2);
   const auto cluster = VirtualCluster::StartPlan(*std::move(plan), job.train.seed, &tokens,
@@ -214,7 +225,43 @@ TEST(StreamedProductsOfPlans, AreForecastToHideWhatTheySendAndAutoTakesTheFastes
   EXPECT_EQ(forecast_of(0, false).second, 1);
 }
 
-// Chunks that nobody asked for are left out where they do not fit; what is asked for is said.
+// Chunks that nobody asked for are left out where they do not fit, and a note says so.
+TEST(StreamedProductsOfPlans, AreLeftOutWhereTheyDoNotFit) {
+  mesh::Topology topology = WithTwoCoresEach(2);
+  ir::JobRequest job = StreamJob(
+      {.name = "", .degrees = {1, 2, 1, 1}, .sequence_parallel = true, .dtype = ir::DType::kF32},
+      0);
+  job.parallel.overlap = true;
+  job.parallel.recompute = "none";
+  const auto room = planner::MakePlan(job, topology);
+  ASSERT_TRUE(room.has_value()) << room.error();
+  ASSERT_GT(room->layout.tensor_chunks, 1);
+  job.parallel.tensor_chunks = 1;
+  const auto whole = planner::MakePlan(job, topology);
+  ASSERT_TRUE(whole.has_value()) << whole.error();
+  ASSERT_LT(whole->memory[0].total_bytes, room->memory[0].total_bytes);
+  job.parallel.tensor_chunks = 0;
+  for (mesh::Device& device : topology.devices) {
+    device.memory_bytes = room->memory[0].total_bytes - 1;
+  }
+  const auto tight = planner::MakePlan(job, topology);
+  ASSERT_TRUE(tight.has_value()) << tight.error();
+  EXPECT_EQ(tight->layout.tensor_chunks, 1);
+  EXPECT_EQ(tight->memory[0].total_bytes, whole->memory[0].total_bytes);
+  EXPECT_THAT(tight->notes, ::testing::Contains(HasSubstr("which would be faster: they do not")));
+}
+
+// Copies between memories have the threads that would make collectives.
+TEST(StreamedProductsOfPlans, AreNotForTheirOwnSakeWhereStateIsOnTheHost) {
+  ir::JobRequest job =
+      StreamJob({.name = "", .degrees = {1, 2, 1, 1}, .sequence_parallel = true}, 0);
+  job.parallel.overlap = true;
+  job.parallel.optimizer_memory = "host";
+  const auto plan = planner::MakePlan(job, WithTwoCoresEach(2));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  EXPECT_EQ(plan->layout.tensor_chunks, 1);
+}
+
 TEST(StreamedProductsOfPlans, SayWhatIsInChunks) {
   const auto notes_of = [](const ir::JobRequest& job) {
     const auto plan = planner::MakePlan(job, mesh::Topology::Local(2));

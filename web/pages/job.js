@@ -361,27 +361,35 @@ function pictureOf(src, alt) {
 
 const kMostDevices = 16;
 
-// A bar for each device, or for the fullest ones.
+// What a device has in each memory.
+function memoriesOf(device) {
+  const far = (name, kinds, total) => (total > 0 ? [{name: `${name} of device ${device.device}`, kinds, total}] : []);
+  return [{name: `device ${device.device}`, kinds: device.kinds_bytes, total: device.allocated_bytes, budget: device.budget_bytes},
+    ...far('host', device.host_kinds_bytes, device.host_bytes), ...far('disk', device.disk_kinds_bytes, device.disk_bytes)];
+}
+
+// A bar for each memory of each device, or of the fullest ones.
 function memoryOf(plan) {
   if (!plan || !plan.memory || plan.memory.length === 0) return [h('p', {class: 'empty'}, 'It has not been planned yet.')];
   const devices = [...plan.memory].sort((a, b) => b.allocated_bytes - a.allocated_bytes).slice(0, kMostDevices)
     .sort((a, b) => a.device - b.device);
-  const whole = Math.max(...devices.map((device) => Math.max(device.allocated_bytes, device.budget_bytes || 0)));
-  const most = Math.max(...devices.map((device) => device.allocated_bytes));
+  const memories = devices.flatMap(memoriesOf);
+  const whole = Math.max(...memories.map((memory) => Math.max(memory.total, memory.budget || 0)));
+  const most = Math.max(...memories.map((memory) => memory.total));
   // A budget far above all need would leave nothing to see.
   const scale = whole > 4 * most ? most : whole;
-  const kinds = Object.keys(devices[0].kinds_bytes).filter((kind) => devices.some((device) => device.kinds_bytes[kind] > 0));
+  const kinds = Object.keys(devices[0].kinds_bytes).filter((kind) => memories.some((memory) => memory.kinds[kind] > 0));
   const legend = h('p', {class: 'legend'}, kinds.map((kind, i) => [h('i', {class: `k${i}`}), `${kind.replace(/_/g, ' ')} `]));
-  const bars = devices.map((device) => {
-    const said = kinds.map((kind) => `${kind} ${bytes(device.kinds_bytes[kind])}`).join(', ');
+  const bars = memories.map((memory) => {
+    const said = kinds.map((kind) => `${kind} ${bytes(memory.kinds[kind] || 0)}`).join(', ');
     const bar = h('span', {class: 'stack', role: 'img', 'aria-label': said, title: said});
     kinds.forEach((kind, i) => {
       const part = h('span', {class: `k${i}`});
-      part.style.width = `${percent(device.kinds_bytes[kind], scale)}%`;
+      part.style.width = `${percent(memory.kinds[kind] || 0, scale)}%`;
       bar.append(part);
     });
-    const budget = device.budget_bytes ? ` of ${bytes(device.budget_bytes)}` : '';
-    return h('li', {}, h('span', {class: 'small'}, `device ${device.device}`), bar, h('span', {class: 'small num'}, `${bytes(device.allocated_bytes)}${budget}`));
+    const budget = memory.budget ? ` of ${bytes(memory.budget)}` : '';
+    return h('li', {}, h('span', {class: 'small'}, memory.name), bar, h('span', {class: 'small num'}, `${bytes(memory.total)}${budget}`));
   });
   const left = plan.memory.length - devices.length;
   return [legend, h('ul', {class: 'bars'}, bars), left > 0 ? h('p', {class: 'hint'}, `${left} ${left === 1 ? 'device that needs' : 'devices that need'} less left out.`) : ''];

@@ -72,6 +72,20 @@ TEST(SavedPlan, LayersThatRecomputeDifferentlyAreKeptApart) {
             (std::vector<planner::Recompute>{kFull, kSelective, kSelective, kNone}));
 }
 
+// They are found with the programs; what the job asks for is a key.
+TEST(SavedPlan, ChunksOfProductsComeBack) {
+  const mesh::Topology topology = mesh::Topology::Local(2, 1);
+  report::PlannedJob first;
+  const std::string text =
+      Saved({"parallelism.tensor_parallel_degree=2", "parallelism.tensor_parallel_chunks=2"},
+            topology, &first);
+  ASSERT_EQ(first.plan().layout.tensor_chunks, 2);
+  const auto again = PlanSmallJob({"parallelism.tensor_parallel_chunks=2"}, topology, text);
+  ASSERT_TRUE(again.has_value()) << again.error() << "\n" << text;
+  EXPECT_EQ(again->plan().layout.tensor_chunks, 2);
+  EXPECT_EQ(again->forecast.step_s, first.forecast.step_s);
+}
+
 TEST(SavedPlan, GroupsOfReplicasComeBack) {
   const mesh::Topology topology = mesh::Topology::Local(4, 1);
   const std::string text =

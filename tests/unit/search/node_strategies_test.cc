@@ -112,6 +112,14 @@ TEST(NodeStrategies, WhatIsNeededWholeStaysWhole) {
   EXPECT_THAT(StrategiesOf(b, Space({{"t", 2}})), ElementsAre("[-,-] -> [-,-]", "[t,-] -> [t,-]"));
 }
 
+TEST(NodeStrategies, AScalarIsWholeWhereItsCopiesAreSplit) {
+  ir::Builder b("g");
+  b.AddOne(Op::kBroadcast, {Input(b, "x", F32({}))}, {{"dims", std::vector<int64_t>{0}}},
+           {F32({4})});
+  EXPECT_THAT(StrategiesOf(b, Space({{"t", 2}})),
+              ElementsAre("[] -> [-]", "[] -> [t]", "[]+t -> [-]+t"));
+}
+
 TEST(NodeStrategies, TheWidthOfANormIsSplitByAnExpansion) {
   ir::Builder b("g");
   b.Add(Op::kLayerNorm,

@@ -79,6 +79,16 @@ TEST(PlanEntry, IsReadBackAsItWasWritten) {
 }
 
 // A sound checksum over numbers that are none.
+// What planning a layout finds again is no part of an entry.
+TEST(PlanEntry, KeepsLayoutsThatGoInChunks) {
+  PlanEntry entry = SomeEntry();
+  entry.layout.expert_chunks = 2;
+  entry.layout.tensor_chunks = 4;
+  const auto text = FormatPlanEntry("k", entry);
+  ASSERT_TRUE(text.has_value()) << text.error();
+  EXPECT_EQ(ParsePlanEntry("k", *text)->layout.AskedText(), entry.layout.AskedText());
+}
+
 TEST(PlanEntry, NamesTheNumberThatIsNone) {
   const std::string text = FormatPlanEntry("k", SomeEntry()).value_or("");
   const auto spoil = [&text](const std::string& key, const std::string& value) {
