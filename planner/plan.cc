@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "ir/verify.h"
 #include "planner/cost_model.h"
 #include "planner/decided.h"
+#include "planner/early_gathers.h"
 #include "planner/early_scatters.h"
 #include "planner/evaluation.h"
 #include "planner/job_on_axes.h"
@@ -26,6 +26,7 @@
 #include "planner/overlap.h"
 #include "planner/padding.h"
 #include "planner/partition.h"
+#include "planner/plan_memory.h"
 #include "planner/resolve_layout.h"
 #include "planner/router_sweep.h"
 #include "planner/stages.h"
@@ -61,51 +62,6 @@ PlanScope ResolveScope(PlanScope scope, const Layout& layout, int64_t layers) {
 // goes.
 constexpr int64_t kChunksOfCopies = 3;
 
-// What every device has left beside what it needs, device i as devices[i] says; an eighth of each
-// is not counted, for what plans do not know. 0 where a device's memory is not known.
-int64_t SpareBytes(const mesh::Topology& topology, std::span<const DeviceMemory> devices) {
-  constexpr int64_t kKeptParts = 8;
-  MW_CHECK(devices.size() <= topology.devices.size())
-      << "the memory of " << devices.size() << " devices of " << topology.devices.size();
-  int64_t spare_bytes = std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const int64_t all = topology.devices[i].memory_bytes;
-    spare_bytes = std::min(spare_bytes, all - all / kKeptParts - devices[i].total_bytes);
-  }
-  return devices.empty() ? 0 : std::max<int64_t>(spare_bytes, 0);
-}
-
-void MeasureMemory(Plan& plan) {
-  constexpr int64_t kDevicesPerThread = 8;
-  plan.memory.resize(plan.Main().size());
-  ParallelItems(static_cast<int64_t>(plan.memory.size()), kDevicesPerThread, [&](int64_t device) {
-    const auto i = static_cast<size_t>(device);
-    std::vector<const ir::Program*> of_device;
-    for (const auto& [name, programs] : plan.programs) of_device.push_back(&programs[i]);
-    plan.memory[i] = PeakMemory(of_device);
-  });
-}
-
-// Program i runs on device i of the topology, or stands for several.
-std::vector<DeviceMemory> MemoryOfDevices(const Plan& plan) {
-  std::vector<DeviceMemory> all(static_cast<size_t>(plan.layout.device_count()));
-  for (size_t i = 0; i < plan.memory.size(); ++i) {
-    const ir::Program& program = plan.Main()[i];
-    std::fill_n(all.begin() + program.device.value(), plan.DevicesOf(program), plan.memory[i]);
-  }
-  return all;
-}
-
-Status CheckMemory(const Plan& plan, const mesh::Topology& topology) {
-  const std::vector<DeviceMemory> needs = MemoryOfDevices(plan);
-  std::vector<DeviceIndex> of;
-  for (size_t device = 0; device < needs.size(); ++device) {
-    of.push_back(DeviceIndex(static_cast<int32_t>(device)));
-    MW_TRY(CheckDeviceMemory(topology, of.back(), needs[device].total_bytes, plan.layout));
-  }
-  return CheckFarMemory(topology, needs, of);
-}
-
 // Whether something comes from a farther memory.
 bool Fetches(const std::vector<ir::Program>& programs) {
   return std::any_of(programs.begin(), programs.end(), [](const ir::Program& program) {
@@ -122,7 +78,8 @@ class PlanMaker {
         topology_(TopologyOf(layout, topology)),
         scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
         choose_(choose),
-        overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)) {
+        overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)),
+        gathers_ahead_(overlap_ == ir::OverlapMode::kOn && CopiesLetOverlap()) {
     plan_.layout = std::move(layout);
     plan_.scope = scope_;
   }
@@ -132,9 +89,8 @@ class PlanMaker {
     MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
     MW_TRY(PrepareOutputs());
     MW_TRY(FindHostWeights());
-    MW_TRY(MakePrograms());
+    MW_TRY(MakeProgramsThatFit());
     DescribeStages();
-    MeasureMemory(plan_);
     FetchAhead();
     MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
@@ -238,6 +194,31 @@ class PlanMaker {
 
   // ---- all programs ----
 
+  // Gathers of weights have memory of their own a layer ahead only where there is enough.
+  Status MakeProgramsThatFit() {
+    const auto make = [this]() -> Status {
+      MW_TRY(MakePrograms());
+      MeasureMemory(plan_);
+      return gathers_ahead_ ? CheckMemory(plan_, topology_) : OkStatus();
+    };
+    Status made = make();
+    if (!gathers_ahead_ || made.code() != StatusCode::kResourceExhausted) return made;
+    gathers_ahead_ = false;
+    MW_TRY(make());
+    plan_.notes.push_back("weights are not gathered a layer ahead of their readers: no room");
+    return OkStatus();
+  }
+
+  // Where a CPU device copies between memories, nothing runs beside what computes.
+  bool CopiesLetOverlap() const {
+    if (!topology_.devices.empty() && IsGpu(topology_.ProfileOf(0))) return true;
+    constexpr ir::MemoryKind kKinds[] = {ir::MemoryKind::kOptimizer, ir::MemoryKind::kWeights,
+                                         ir::MemoryKind::kGradients, ir::MemoryKind::kActivations};
+    return std::all_of(std::begin(kKinds), std::end(kKinds), [&](ir::MemoryKind kind) {
+      return SpaceOf(job_.parallel, kind) == ir::Space::kDevice;
+    });
+  }
+
   // At once: each is made from the staged main program and its shardings alone. The longest is
   // last: of two threads it has one for itself.
   Status MakePrograms() {
@@ -272,6 +253,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_));
     if (overlap_ == ir::OverlapMode::kOn) MW_TRY(ScatterEarly(partition));
+    if (gathers_ahead_) MW_TRY(GatherEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(plan_.layout, /*backward=*/true));
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
@@ -332,6 +314,7 @@ class PlanMaker {
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
     MW_TRY(PlaceState(job_.parallel, partition, host_weights_));
+    if (gathers_ahead_) MW_TRY(GatherEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(layout, /*backward=*/false));
     return Lower(name, partition, layout, std::move(schedule));
@@ -505,6 +488,7 @@ class PlanMaker {
   const PlanScope scope_;
   const ShardingChooser& choose_;
   const ir::OverlapMode overlap_;
+  bool gathers_ahead_ = false;  // a layer ahead of their readers (planner/early_gathers.h)
   Plan plan_;
   StagedStep staged_;
   Strategies strategies_;
