@@ -28,14 +28,46 @@ std::optional<Writer> LastWriter(const ir::Program& program, size_t before, Slot
   return std::nullopt;
 }
 
-bool MovesToFarMemory(const ir::ParallelSpec& parallel) {
-  for (const auto memory :
-       {&ir::ParallelSpec::optimizer_memory, &ir::ParallelSpec::weights_memory,
-        &ir::ParallelSpec::gradients_memory, &ir::ParallelSpec::activations_memory}) {
-    if (parallel.*memory != "device") return true;
+// Until when what was walked so far needs the bytes of a workspace.
+class UsedBytes {
+ public:
+  double FreeAt(int64_t begin, int64_t end) const {
+    double free_s = 0;
+    auto it = ranges_.upper_bound(begin);
+    if (it != ranges_.begin()) --it;
+    for (; it != ranges_.end() && it->first < end; ++it) {
+      if (it->second.end > begin) free_s = std::max(free_s, it->second.until_s);
+    }
+    return free_s;
   }
-  return false;
-}
+
+  void Use(int64_t begin, int64_t end, double until_s) {
+    if (begin >= end) return;
+    until_s = std::max(until_s, FreeAt(begin, end));
+    CutAt(begin);
+    CutAt(end);
+    ranges_.erase(ranges_.lower_bound(begin), ranges_.lower_bound(end));
+    ranges_[begin] = {end, until_s};
+  }
+
+ private:
+  struct Range {
+    int64_t end = 0;
+    double until_s = 0;
+  };
+
+  void CutAt(int64_t place) {
+    auto it = ranges_.upper_bound(place);
+    if (it == ranges_.begin()) return;
+    --it;
+    if (it->first == place || it->second.end <= place) return;
+    const Range rest = it->second;
+    it->second.end = place;
+    ranges_[place] = rest;
+  }
+
+  std::map<int64_t, Range> ranges_;  // by where they begin; none overlap
+};
 
 }  // namespace
 
@@ -73,10 +105,18 @@ ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& 
   return least >= kWorthwhile && devices > 1 ? ir::OverlapMode::kOn : ir::OverlapMode::kByDevice;
 }
 
+bool CopiesTakeTurns(const ir::ParallelSpec& parallel, const mesh::Topology& topology) {
+  if (topology.devices.empty() || IsGpu(topology.ProfileOf(0))) return false;
+  const std::string* const memories[] = {&parallel.optimizer_memory, &parallel.weights_memory,
+                                         &parallel.gradients_memory, &parallel.activations_memory};
+  return std::any_of(std::begin(memories), std::end(memories),
+                     [](const std::string* memory) { return *memory != "device"; });
+}
+
 double ShareBeside(const ir::ParallelSpec& parallel, const Layout& layout,
                    const mesh::Topology& topology) {
   // As ShareOf.
-  if (MovesToFarMemory(parallel) && !IsGpu(topology.ProfileOf(0))) return 0;
+  if (CopiesTakeTurns(parallel, topology)) return 0;
   if (ResolveOverlap(parallel.overlap, layout, topology) != ir::OverlapMode::kOn) return 0;
   const int64_t devices = layout.device_count();
   double least = 1;
@@ -100,6 +140,15 @@ LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s) {
   LaneTimes times;
   times.made_s.assign(graph.values.size(), 0);
   times.begin_s.assign(graph.nodes.size(), 0);
+  const ir::WorkspacePlan places = ir::PlanWorkspace(graph);
+  // visit(begin, end) of values that are in the workspace.
+  const auto for_each_place = [&](const std::vector<ValueId>& values, const auto& visit) {
+    for (const ValueId value : values) {
+      const int64_t begin = places.offset_bytes[value.index()];
+      if (begin >= 0) visit(begin, begin + graph.type(value).bytes());
+    }
+  };
+  UsedBytes used;
   double free_s[2] = {0, 0};
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
@@ -111,9 +160,19 @@ LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s) {
     for (const ValueId input : node.inputs) {
       begin_s = std::max(begin_s, times.made_s[input.index()]);
     }
+    if (runs) {
+      for_each_place(node.outputs, [&](int64_t begin, int64_t end) {
+        begin_s = std::max(begin_s, used.FreeAt(begin, end));
+      });
+    }
     times.begin_s[n] = begin_s;
     const double end_s = begin_s + node_s[n];
-    if (runs) lane_s = end_s;
+    if (runs) {
+      lane_s = end_s;
+      const auto use = [&](int64_t begin, int64_t end) { used.Use(begin, end, end_s); };
+      for_each_place(node.inputs, use);
+      for_each_place(node.outputs, use);
+    }
     for (const ValueId output : node.outputs) times.made_s[output.index()] = end_s;
   }
   times.seconds = std::max(free_s[0], free_s[1]);
@@ -132,6 +191,7 @@ EarlyCollectives FindEarly(const ir::Program& program, size_t run,
   size_t inputs = 0;
   // Times before the RUN begins are negative.
   EarlyCollectives early;
+  const ir::WorkspacePlan places = ir::PlanWorkspace(graph);
   double lane_s = -std::numeric_limits<double>::infinity();
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
@@ -140,7 +200,9 @@ EarlyCollectives FindEarly(const ir::Program& program, size_t run,
       continue;
     }
     if (!IsCollective(node.op)) break;
-    double made_s = lane_s;
+    // Earlier RUNs use the workspace, too.
+    const bool in_slot = places.offset_bytes[node.outputs[0].index()] < 0;
+    double made_s = in_slot ? lane_s : std::max(lane_s, 0.0);
     for (const ValueId input : node.inputs) {
       const auto slot = slot_of.find(input);
       const auto writer =

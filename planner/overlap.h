@@ -31,6 +31,9 @@ std::optional<double> SpareShare(const mesh::Topology& topology, int device, int
 ir::OverlapMode ResolveOverlap(const std::optional<bool>& pinned, const Layout& layout,
                                const mesh::Topology& topology);
 
+// Copies of CPU devices between memories have the threads that collectives would run on.
+bool CopiesTakeTurns(const ir::ParallelSpec& parallel, const mesh::Topology& topology);
+
 // What counts of a layout's collectives before it has programs: the least share of its devices,
 // where programs will say that collectives run beside; 0 where they will not.
 double ShareBeside(const ir::ParallelSpec& parallel, const Layout& layout,
@@ -42,7 +45,8 @@ double ShareBeside(const ir::ParallelSpec& parallel, const Layout& layout,
 double ShareOf(const ir::Program& program, const mesh::Topology& topology, int64_t devices);
 
 // The seconds of a graph's nodes, walked by two lanes, one for collectives and one for the rest. A
-// node begins when its lane is free and its operands are there.
+// node begins when its lane is free, its operands are there, and nobody needs what was in the bytes
+// of the workspace that it writes.
 struct LaneTimes {
   double seconds = 0;           // until both lanes are through
   std::vector<double> made_s;   // per value: when it is there; inputs: 0
@@ -51,7 +55,7 @@ struct LaneTimes {
 LaneTimes WalkLanes(const ir::Graph& graph, std::span<const double> node_s);
 
 // What of the reductions that a program's update begins with is done behind earlier RUNs: those of
-// values that a RUN leaves in slots begin when they are there.
+// values that a RUN leaves in slots begin when they are there, if what they make has a slot.
 struct EarlyCollectives {
   double seconds = 0;   // of them all
   double hidden_s = 0;  // of these, done when the RUN before has ended

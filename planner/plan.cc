@@ -16,6 +16,8 @@
 #include "ir/verify.h"
 #include "planner/cost_model.h"
 #include "planner/decided.h"
+#include "planner/describe_stages.h"
+#include "planner/early_gathers.h"
 #include "planner/early_scatters.h"
 #include "planner/evaluation.h"
 #include "planner/job_on_axes.h"
@@ -79,7 +81,9 @@ class PlanMaker {
         scope_(ResolveScope(scope, layout, LayerCount(job.main().graph))),
         choose_(choose),
         overlap_(ResolveOverlap(job.parallel.overlap, layout, topology_)),
-        tensor_chunks_(job.parallel.tensor_chunks) {
+        tensor_chunks_(job.parallel.tensor_chunks),
+        gathers_ahead_(overlap_ == ir::OverlapMode::kOn && layout.zero == 3 &&
+                       !CopiesTakeTurns(job.parallel, topology_)) {
     plan_.layout = std::move(layout);
     plan_.scope = scope_;
   }
@@ -89,10 +93,8 @@ class PlanMaker {
     MW_TRY(job_.trained() != nullptr ? PrepareStep() : PrepareForward());
     MW_TRY(PrepareOutputs());
     MW_TRY(FindHostWeights());
-    MW_TRY(MakePrograms());
-    DescribeStages();
-    MeasureMemory(plan_);
-    MW_TRY(KeepStreams());
+    MW_TRY(MakeProgramsThatFit());
+    DescribeStages(staged_, strategies_, plan_);
     FetchAhead();
     MW_TRY(Verify());
     plan_.reporting_device = ReportingDevice(plan_.layout);
@@ -196,6 +198,32 @@ class PlanMaker {
 
   // ---- all programs ----
 
+  // What nobody asked for is left out where it has no room: chunks of products, then gathers of
+  // weights a layer ahead.
+  Status MakeProgramsThatFit() {
+    MW_TRY(MakePrograms());
+    MeasureMemory(plan_);
+    const int64_t asked = job_.parallel.tensor_chunks;
+    if (asked == 0 && streamed_.chunks > 1 && !CheckMemory(plan_, topology_).ok()) {
+      plan_.notes.push_back(
+          fmt::format("products are not cut into {} chunks, which would be faster: they do not fit",
+                      streamed_.chunks));
+      tensor_chunks_ = 1;
+      MW_ASSIGN_OR_RETURN(plan_.programs[plan_.main], MakeStep());
+      MeasureMemory(plan_);
+    }
+    if (gathers_ahead_ && !CheckMemory(plan_, topology_).ok()) {
+      gathers_ahead_ = false;
+      MW_TRY(MakePrograms());
+      MeasureMemory(plan_);
+      plan_.notes.push_back("weights are not gathered a layer ahead of their readers: no room");
+    }
+    plan_.layout.tensor_chunks = streamed_.chunks;
+    const bool says = job_.trained() != nullptr && (streamed_.products > 0 || asked > 1);
+    if (says) plan_.notes.push_back(NoteOf(streamed_, asked));
+    return OkStatus();
+  }
+
   // At once: each is made from the staged main program and its shardings alone. The longest is
   // last: of two threads it has one for itself.
   Status MakePrograms() {
@@ -231,6 +259,7 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(Partition partition,
                         MakeStepPartition(job_, staged_, plan_.layout, strategies_, stream));
     if (overlap_ == ir::OverlapMode::kOn) MW_TRY(ScatterEarly(partition));
+    if (gathers_ahead_) MW_TRY(GatherEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(plan_.layout, /*backward=*/true));
     return Lower(ir::kStepProgram, partition, plan_.layout, std::move(schedule));
@@ -244,23 +273,6 @@ class PlanMaker {
     MW_ASSIGN_OR_RETURN(streamed_,
                         StreamProducts({costs, plan_.layout, beside, tensor_chunks_}, partition));
     if (tensor_chunks_ == 0) tensor_chunks_ = streamed_.chunks;
-    return OkStatus();
-  }
-
-  // Chunks that the job did not ask for take memory that it may not have.
-  Status KeepStreams() {
-    if (job_.trained() == nullptr) return OkStatus();
-    const int64_t asked = job_.parallel.tensor_chunks;
-    if (streamed_.chunks > 1 && asked == 0 && !CheckMemory(plan_, topology_).ok()) {
-      plan_.notes.push_back(
-          fmt::format("products are not cut into {} chunks, which would be faster: they do not fit",
-                      streamed_.chunks));
-      tensor_chunks_ = 1;
-      MW_ASSIGN_OR_RETURN(plan_.programs[plan_.main], MakeStep());
-      MeasureMemory(plan_);
-    }
-    plan_.layout.tensor_chunks = streamed_.chunks;
-    if (streamed_.products > 0 || asked > 1) plan_.notes.push_back(NoteOf(streamed_, asked));
     return OkStatus();
   }
 
@@ -301,8 +313,8 @@ class PlanMaker {
   }
 
   Result<Forward> StageForward(Graph graph, const Layout& layout) const {
-    MW_ASSIGN_OR_RETURN(
-        graph, SplitVocabularyLike(staged_.graph, std::move(graph), layout, ModelLayers()));
+    MW_ASSIGN_OR_RETURN(graph, SplitVocabularyLike(staged_.graph, std::move(graph), layout,
+                                                   ModelLayers(staged_.stages, plan_.layout)));
     MW_ASSIGN_OR_RETURN(graph, FuseWholeHead(job_, layout, std::move(graph)));
     MW_ASSIGN_OR_RETURN(graph, WithRouterSweep(std::move(graph), layout));
     MW_ASSIGN_OR_RETURN(StageAssignment stages,
@@ -319,6 +331,7 @@ class PlanMaker {
     MW_TRY(CompilePieces(job_, partition));
     MW_TRY(WriteOutputStates(name, outputs_, partition));
     MW_TRY(PlaceState(job_.parallel, partition, host_weights_));
+    if (gathers_ahead_) MW_TRY(GatherEarly(partition));
     MW_ASSIGN_OR_RETURN(std::vector<StageSchedule> schedule,
                         MakeStepSchedule(layout, /*backward=*/false));
     return Lower(name, partition, layout, std::move(schedule));
@@ -424,62 +437,6 @@ class PlanMaker {
     }
   }
 
-  // Those behind them are of a shared vocabulary.
-  int ModelLayers() const {
-    const auto all = static_cast<int>(staged_.stages.part_of_layer.size());
-    if (!SharesVocabulary(plan_.layout)) return all;
-    return all - VocabularyLayers{0, static_cast<int>(plan_.layout.pipeline)}.count();
-  }
-
-  std::pair<int, int> LayersOf(int part) const {
-    const std::vector<int>& part_of_layer = staged_.stages.part_of_layer;
-    if (SharesVocabulary(plan_.layout)) part += plan_.layout.shape().stages * kLayersChunk;
-    const auto range =
-        std::equal_range(part_of_layer.begin(), part_of_layer.begin() + ModelLayers(), part);
-    const auto first = static_cast<int>(range.first - part_of_layer.begin());
-    return {first, first + static_cast<int>(range.second - range.first) - 1};
-  }
-
-  void DescribeStages() {
-    for (int stage = 0; stage < plan_.layout.pipeline; ++stage) {
-      StageInfo info;
-      info.mesh = StageMesh(plan_.layout, stage);
-      for (int chunk = 0; chunk < plan_.layout.chunks; ++chunk) {
-        info.layers.push_back(LayersOf(plan_.layout.shape().PartOf(stage, chunk)));
-      }
-      plan_.stages.push_back(std::move(info));
-    }
-    for (size_t i = 0; i < staged_.graph.nodes.size(); ++i) {
-      const ir::Node& node = staged_.graph.nodes[i];
-      if (node.op == ir::Op::kParam) continue;
-      for (int stage : staged_.stages.node_stages[i]) {
-        plan_.stages[static_cast<size_t>(stage)].flops_per_step +=
-            ir::CostOf(staged_.graph, node).flops;
-      }
-    }
-    DescribeParams();
-  }
-
-  // Blocks of stages are one param.
-  void DescribeParams() {
-    for (NodeId id : staged_.graph.NodesOf(ir::Op::kParam)) {
-      const ir::Node& node = staged_.graph.node(id);
-      const std::string name = node.attrs.Str("name");
-      if (node.attrs.Int("state") != 0) continue;
-      const ir::TensorType& type = staged_.graph.type(node.outputs[0]);
-      const std::vector<int>& stages = staged_.stages.param_stages.at(name);
-      const std::optional<StateBlock> block = BlockOfParam(node, type);
-      if (block && block->first_row > 0) {
-        plan_.params.back().stages.insert(plan_.params.back().stages.end(), stages.begin(),
-                                          stages.end());
-        continue;
-      }
-      plan_.params.push_back({block ? block->name : name,
-                              block ? ir::TensorType{type.dtype, block->whole_dims} : type,
-                              strategies_.params.at(name), stages});
-    }
-  }
-
   // The largest tensor degree for which there are devices, with the asked pipeline and data.
   int64_t MaxTensor() const {
     return device_count() / (plan_.layout.pipeline * std::max<int64_t>(1, job_.parallel.data));
@@ -497,6 +454,7 @@ class PlanMaker {
   Strategies strategies_;
   HostWeights host_weights_;
   int64_t tensor_chunks_;                    // 0: by cost
+  bool gathers_ahead_;                       // a layer (planner/early_gathers.h)
   StreamedProducts streamed_;                // of the step
   int64_t ahead_bytes_ = 0;                  // of each device, for copies that come early
   OutputStates outputs_;                     // that programs read of one another

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <set>
@@ -177,6 +178,135 @@ TEST_P(OverlapOfGradients, TheyAreReducedBeforeTheBackwardEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Zero, OverlapOfGradients, ::testing::Values(0, 1, 2, 3));
+
+// ---- weights that replicas split ----
+
+// Layer 1 of three stops, in the forward or in the backward, at its first product with a gathered
+// weight, until a weight of the layer behind it has been gathered.
+class StopsForGathers final : public ops::NodeObserver {
+ public:
+  explicit StopsForGathers(ir::Phase phase) : phase_(phase) {}
+
+  void OnNode(const ir::Graph& graph, NodeId node, double) override {
+    const ir::Node& at = graph.node(node);
+    const MutexLock lock(mutex_);
+    if (at.op == ir::Op::kAllGather) {
+      const std::vector<NodeId> readers = graph.Users()[at.outputs[0]];
+      if (readers.empty()) return;
+      const ir::Node& reader = graph.node(readers[0]);
+      gathered_ = gathered_ || (reader.phase == phase_ && reader.layer == next_layer());
+      changed_.NotifyAll();
+      return;
+    }
+    const bool reads = std::any_of(at.inputs.begin(), at.inputs.end(), [&](ValueId input) {
+      return graph.producer(input).op == ir::Op::kAllGather;
+    });
+    if (!reads || at.phase != phase_ || at.layer != 1 || late_) return;
+    ++stops_;
+    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!gathered_ && changed_.WaitUntil(mutex_, due)) continue;
+    late_ = !gathered_;
+  }
+
+  bool late() const {
+    const MutexLock lock(mutex_);
+    return late_;
+  }
+  int stops() const {
+    const MutexLock lock(mutex_);
+    return stops_;
+  }
+
+ private:
+  int next_layer() const { return phase_ == ir::Phase::kForward ? 2 : 0; }
+
+  const ir::Phase phase_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  int stops_ MW_GUARDED_BY(mutex_) = 0;
+  bool gathered_ MW_GUARDED_BY(mutex_) = false;
+  bool late_ MW_GUARDED_BY(mutex_) = false;
+};
+
+// Three layers whose weights two replicas split. What is computed is small beside the weights.
+ir::JobRequest GatherJob() {
+  TinyOptions options;
+  options.layers = 3;
+  options.batch = 2;
+  options.vocabulary = kOverlapVocabulary;
+  options.dtype = ir::DType::kF32;
+  ir::JobRequest job = WithLayout(MakeTinyJob(options), {2, 1, 1, 1});
+  job.parallel.zero = 3;
+  job.parallel.overlap = true;
+  return job;
+}
+
+class OverlapOfGathers : public ::testing::TestWithParam<ir::Phase> {};
+
+TEST_P(OverlapOfGathers, ALayersWeightsComeWhileTheOneBeforeComputes) {
+  auto plan = planner::MakePlan(GatherJob(), mesh::Topology::Local(2));
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  SyntheticTokens tokens(kOverlapVocabulary);
+  StopsForGathers observer(GetParam());
+  auto cluster =
+      VirtualCluster::StartPlan(*std::move(plan), 1, &tokens, ops::Backend::kCpu, {}, &observer);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error();
+  ASSERT_TRUE((*cluster)->Train(0, 1).has_value());
+  EXPECT_GT(observer.stops(), 0) << "no product read a gathered weight";
+  EXPECT_FALSE(observer.late());
+}
+
+INSTANTIATE_TEST_SUITE_P(Phases, OverlapOfGathers,
+                         ::testing::Values(ir::Phase::kForward, ir::Phase::kBackward),
+                         [](const auto& of) {
+                           return of.param == ir::Phase::kForward ? "Forward" : "Backward";
+                         });
+
+// With so much memory in each of two devices, which have cores to spare.
+mesh::Topology WithMemory(int64_t bytes) {
+  mesh::Topology topology = mesh::Topology::Local(2);
+  topology.hosts[topology.devices[0].host].cores = 4;
+  for (mesh::Device& device : topology.devices) device.memory_bytes = bytes;
+  return topology;
+}
+
+// What a layer more of gathered weights costs is in the plan, and what workers allocate; where that
+// is not there, gathers come right before their readers, and less is hidden.
+TEST(OverlapOfPlans, GathersCountTheirMemoryAndDoWithoutIt) {
+  const auto ahead = planner::MakePlan(GatherJob(), WithMemory(0));
+  ASSERT_TRUE(ahead.has_value()) << ahead.error();
+  const int64_t needs = planner::FullestBytes(ahead->memory);
+  const auto fits = planner::MakePlan(GatherJob(), WithMemory(needs));
+  ASSERT_TRUE(fits.has_value()) << fits.error();
+  EXPECT_EQ(planner::FullestBytes(fits->memory), needs);
+  const auto without = planner::MakePlan(GatherJob(), WithMemory(needs - 1));
+  ASSERT_TRUE(without.has_value()) << without.error();
+  EXPECT_LT(planner::FullestBytes(without->memory), needs);
+  EXPECT_EQ(without->notes.size(), ahead->notes.size() + 1) << "it is said";
+  const auto long_step = planner::ForecastStep(*without, WithMemory(0));
+  const auto short_step = planner::ForecastStep(*ahead, WithMemory(0));
+  ASSERT_TRUE(long_step.has_value() && short_step.has_value());
+  EXPECT_GT(short_step->hidden_s, long_step->hidden_s);
+  EXPECT_LT(short_step->step_s, long_step->step_s);
+
+  std::vector<RunResult> results;
+  for (const planner::Plan& plan : {*ahead, *without}) {
+    SyntheticTokens tokens(kOverlapVocabulary);
+    const auto cluster = VirtualCluster::StartPlan(plan, 1, &tokens, ops::Backend::kCpu);
+    ASSERT_TRUE(cluster.has_value()) << cluster.error();
+    for (const worker::DeviceStats& stats : (*cluster)->runtime().Stats()) {
+      int64_t held = 0;
+      for (const auto& [kind, bytes] : stats.memory_bytes) held += bytes;
+      EXPECT_EQ(held, plan.memory[static_cast<size_t>(stats.rank)].total_bytes);
+    }
+    auto result = RunOn(**cluster);
+    ASSERT_TRUE(result.has_value()) << result.error();
+    results.push_back(*std::move(result));
+  }
+  EXPECT_EQ(results[0].losses, results[1].losses);
+  EXPECT_EQ(results[0].norms, results[1].norms);
+  EXPECT_EQ(results[0].tensors, results[1].tensors);
+}
 
 // ---- what plans say ----
 
