@@ -44,52 +44,16 @@ struct Streamed {
   bool in(const Cut& as) const { return !chunks.empty() && cut == as; }
 };
 
-class Streamer {
+// The values of the graph that is made, cut and put together as they are asked for.
+class StreamedValues {
  public:
-  Streamer(const Graph& graph, const std::vector<ir::MeshAxis>& tensor, int64_t chunks)
-      : graph_(graph),
-        tensor_(tensor),
-        chunks_(chunks),
-        users_(graph.Users()),
-        builder_(graph.name),
-        values_(graph.values.size()) {
-    for (const ir::NamedValue& output : graph.outputs) given_out_.push_back(output.value);
-  }
+  StreamedValues(const Graph& graph, int64_t chunks, ir::Builder& builder)
+      : graph_(graph), chunks_(chunks), builder_(builder), values_(graph.values.size()) {}
 
-  Result<Graph> Run() {
-    for (const Node& node : graph_.nodes) {
-      builder_.SetLayer(node.layer);
-      builder_.SetPhase(node.phase);
-      if (!Stream(node)) Copy(node);
-      MW_TRY(builder_.status());
-    }
-    for (const ir::NamedValue& output : graph_.outputs) {
-      builder_.SetOutput(output.name, Whole(output.value));
-    }
-    return builder_.Finish();
-  }
-
-  int64_t products() const { return products_; }
-
- private:
-  // ---- values ----
-
-  const ir::Dims& DimsOf(ValueId value) const { return graph_.type(value).dims; }
+  const Streamed& operator[](ValueId value) const { return values_[value]; }
 
   bool Divides(ValueId value, const Cut& cut) const {
-    return DimsOf(value)[cut.dim] % (cut.parts * chunks_) == 0;
-  }
-
-  // The dims of a value with those of the cut apart: [.., parts, the rest, ..].
-  static ir::Dims Apart(ir::Dims dims, const Cut& cut) {
-    const auto at = dims.begin() + static_cast<std::ptrdiff_t>(cut.dim);
-    *at /= cut.parts;
-    dims.insert(at, cut.parts);
-    return dims;
-  }
-
-  ValueId Reshaped(ValueId value, ir::DType dtype, ir::Dims dims) {
-    return builder_.AddOne(Op::kReshape, {value}, {}, {TensorType{dtype, std::move(dims)}});
+    return graph_.type(value).dims[cut.dim] % (cut.parts * chunks_) == 0;
   }
 
   // Put together once.
@@ -138,13 +102,62 @@ class Streamer {
     values_[value].chunks = std::move(chunks);
   }
 
-  // ---- nodes ----
+  void SetWhole(ValueId value, ValueId whole) { values_[value].whole = whole; }
+
+ private:
+  // The dims of a value with those of the cut apart: [.., parts, the rest, ..].
+  static ir::Dims Apart(ir::Dims dims, const Cut& cut) {
+    const auto at = dims.begin() + static_cast<std::ptrdiff_t>(cut.dim);
+    *at /= cut.parts;
+    dims.insert(at, cut.parts);
+    return dims;
+  }
+
+  ValueId Reshaped(ValueId value, ir::DType dtype, ir::Dims dims) {
+    return builder_.AddOne(Op::kReshape, {value}, {}, {TensorType{dtype, std::move(dims)}});
+  }
+
+  const Graph& graph_;
+  const int64_t chunks_;
+  ir::Builder& builder_;
+  IdVector<ValueId, Streamed> values_;
+};
+
+class Streamer {
+ public:
+  Streamer(const Graph& graph, const std::vector<ir::MeshAxis>& tensor, int64_t chunks)
+      : graph_(graph),
+        tensor_(tensor),
+        chunks_(chunks),
+        users_(graph.Users()),
+        builder_(graph.name),
+        values_(graph, chunks, builder_) {
+    for (const ir::NamedValue& output : graph.outputs) given_out_.push_back(output.value);
+  }
+
+  Result<Graph> Run() {
+    for (const Node& node : graph_.nodes) {
+      builder_.SetLayer(node.layer);
+      builder_.SetPhase(node.phase);
+      if (!Stream(node)) Copy(node);
+      MW_TRY(builder_.status());
+    }
+    for (const ir::NamedValue& output : graph_.outputs) {
+      builder_.SetOutput(output.name, values_.Whole(output.value));
+    }
+    return builder_.Finish();
+  }
+
+  int64_t products() const { return products_; }
+
+ private:
+  const ir::Dims& DimsOf(ValueId value) const { return graph_.type(value).dims; }
 
   void Copy(const Node& node) {
     std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(Whole(input));
+    for (const ValueId input : node.inputs) inputs.push_back(values_.Whole(input));
     const std::vector<ValueId> outputs = ir::AddLike(builder_, graph_, node, std::move(inputs));
-    for (size_t r = 0; r < outputs.size(); ++r) values_[node.outputs[r]].whole = outputs[r];
+    for (size_t r = 0; r < outputs.size(); ++r) values_.SetWhole(node.outputs[r], outputs[r]);
   }
 
   // In chunks, if the node can be; else nothing is added.
@@ -194,7 +207,7 @@ class Streamer {
       }
       chunks.push_back(builder_.AddOne(node.op, std::move(inputs), node.attrs, {type}));
     }
-    Set(node.outputs[0], result, std::move(chunks));
+    values_.Set(node.outputs[0], result, std::move(chunks));
   }
 
   // The dim of the product's result that follows from this dim of an operand, if rows of it can be
@@ -215,13 +228,13 @@ class Streamer {
     if (!OfTensorGroup(node)) return false;
     const auto dim = static_cast<size_t>(node.attrs.Int("dim"));
     const Cut before{dim, 1};
-    if (!Divides(node.inputs[0], before)) return false;
+    if (!values_.Divides(node.inputs[0], before)) return false;
     const std::vector<NodeId>& users = users_[node.outputs[0]];
     const bool streams = std::any_of(users.begin(), users.end(), [&](NodeId user) {
       return IsProductOfRows(graph_.node(user), node.outputs[0], dim);
     });
     if (!streams) return false;
-    AddChunks(node, {ChunksOf(node.inputs[0], before)}, {dim, GroupSize(node)});
+    AddChunks(node, {values_.ChunksOf(node.inputs[0], before)}, {dim, GroupSize(node)});
     return true;
   }
 
@@ -246,8 +259,8 @@ class Streamer {
       for (size_t d = 0; d < rule->operands[i].size(); ++d) {
         if (RowsIn(*rule, i, d) == result->dim) own = Cut{d, result->parts};
       }
-      operands.push_back(own ? ChunksOf(node.inputs[i], *own)
-                             : std::vector<ValueId>{Whole(node.inputs[i])});
+      operands.push_back(own ? values_.ChunksOf(node.inputs[i], *own)
+                             : std::vector<ValueId>{values_.Whole(node.inputs[i])});
     }
     AddChunks(node, operands, *result);
     ++products_;
@@ -274,7 +287,7 @@ class Streamer {
       if (!dim) continue;
       const Cut cut{*dim, scatters ? GroupSize(sum) : 1};
       const bool here = !scatters || static_cast<size_t>(sum.attrs.Int("dim")) == *dim;
-      if (here && Divides(node.outputs[0], cut)) return cut;
+      if (here && values_.Divides(node.outputs[0], cut)) return cut;
     }
     return std::nullopt;
   }
@@ -323,7 +336,7 @@ class Streamer {
   const int64_t chunks_;
   const IdVector<ValueId, std::vector<NodeId>> users_;
   ir::Builder builder_;
-  IdVector<ValueId, Streamed> values_;
+  StreamedValues values_;
   std::vector<ValueId> given_out_;
   int64_t products_ = 0;
 };
