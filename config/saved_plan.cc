@@ -161,6 +161,7 @@ JobConfig WithDecisions(JobConfig config, const planner::Plan& plan) {
   parallel.part_layers =
       layout.pipeline > 1 ? fmt::format("{}", fmt::join(LayersOfParts(plan), ",")) : "";
   parallel.tensor_axes = fmt::format("{}", fmt::join(layout.tensor_axes, "x"));
+  if (layout.tensor_chunks > 1) parallel.tensor_chunks = layout.tensor_chunks;
   planner::PinRecompute(layout.recompute, parallel);
   planner::PinMemories(plan, parallel);
   return config;

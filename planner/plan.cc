@@ -201,27 +201,35 @@ class PlanMaker {
   // What nobody asked for is left out where it has no room: chunks of products, then gathers of
   // weights a layer ahead.
   Status MakeProgramsThatFit() {
-    MW_TRY(MakePrograms());
-    MeasureMemory(plan_);
     const int64_t asked = job_.parallel.tensor_chunks;
-    if (asked == 0 && streamed_.chunks > 1 && !CheckMemory(plan_, topology_).ok()) {
+    Status made = MakeAndMeasure();
+    if (IsMisfit(made) && asked == 0 && streamed_.chunks > 1) {
       plan_.notes.push_back(
           fmt::format("products are not cut into {} chunks, which would be faster: they do not fit",
                       streamed_.chunks));
       tensor_chunks_ = 1;
-      MW_ASSIGN_OR_RETURN(plan_.programs[plan_.main], MakeStep());
-      MeasureMemory(plan_);
+      made = MakeAndMeasure();
     }
-    if (gathers_ahead_ && !CheckMemory(plan_, topology_).ok()) {
-      gathers_ahead_ = false;
-      MW_TRY(MakePrograms());
-      MeasureMemory(plan_);
+    if (IsMisfit(made) && gathers_ahead_) {
       plan_.notes.push_back("weights are not gathered a layer ahead of their readers: no room");
+      gathers_ahead_ = false;
+      made = MakeAndMeasure();
     }
+    MW_TRY(made);
     plan_.layout.tensor_chunks = streamed_.chunks;
     const bool says = job_.trained() != nullptr && (streamed_.products > 0 || asked > 1);
     if (says) plan_.notes.push_back(NoteOf(streamed_, asked));
     return OkStatus();
+  }
+
+  static bool IsMisfit(const Status& status) {
+    return status.code() == StatusCode::kResourceExhausted;
+  }
+
+  Status MakeAndMeasure() {
+    MW_TRY(MakePrograms());
+    MeasureMemory(plan_);
+    return CheckMemory(plan_, topology_);
   }
 
   // At once: each is made from the staged main program and its shardings alone. The longest is

@@ -41,6 +41,7 @@ struct Streamed {
   ValueId whole;
   Cut cut;
   std::vector<ValueId> chunks;
+  bool made_so = false;  // chunks are not cut of the whole
   bool in(const Cut& as) const { return !chunks.empty() && cut == as; }
 };
 
@@ -100,6 +101,7 @@ class StreamedValues {
   void Set(ValueId value, const Cut& cut, std::vector<ValueId> chunks) {
     values_[value].cut = cut;
     values_[value].chunks = std::move(chunks);
+    values_[value].made_so = true;
   }
 
   void SetWhole(ValueId value, ValueId whole) { values_[value].whole = whole; }
@@ -123,6 +125,39 @@ class StreamedValues {
   IdVector<ValueId, Streamed> values_;
 };
 
+// A collective over axes of the tensor group alone, of one value.
+bool IsOfGroup(const Node& node, const std::vector<ir::MeshAxis>& tensor) {
+  const std::vector<std::string> axes = node.attrs.Strs("axes");
+  const auto known = [&](const std::string& name) {
+    return std::any_of(tensor.begin(), tensor.end(),
+                       [&](const ir::MeshAxis& axis) { return axis.name == name; });
+  };
+  return node.inputs.size() == 1 && !axes.empty() && std::all_of(axes.begin(), axes.end(), known);
+}
+
+int64_t GroupSize(const Node& node, const std::vector<ir::MeshAxis>& tensor) {
+  int64_t size = 1;
+  const std::vector<std::string> axes = node.attrs.Strs("axes");
+  for (const ir::MeshAxis& axis : tensor) {
+    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) size *= axis.size;
+  }
+  return size;
+}
+
+// The dim of the product's result that follows from this dim of an operand, if rows of it can be
+// computed by themselves.
+std::optional<size_t> RowsIn(const ir::FactorRule& rule, size_t operand, size_t dim) {
+  const ir::DimFactors& factors = rule.operands[operand][dim];
+  if (factors.size() != 1) return std::nullopt;
+  if (rule.factors[static_cast<size_t>(factors[0])].kind != ir::FactorKind::kParallel) {
+    return std::nullopt;
+  }
+  for (size_t d = 0; d < rule.results[0].size(); ++d) {
+    if (rule.results[0][d] == factors) return d;
+  }
+  return std::nullopt;
+}
+
 class Streamer {
  public:
   Streamer(const Graph& graph, const std::vector<ir::MeshAxis>& tensor, int64_t chunks)
@@ -139,7 +174,13 @@ class Streamer {
     for (const Node& node : graph_.nodes) {
       builder_.SetLayer(node.layer);
       builder_.SetPhase(node.phase);
-      if (!Stream(node)) Copy(node);
+      std::vector<ValueId> due = std::exchange(kept_, {});
+      const bool streams = Stream(node);
+      if (!streams) Copy(node);
+      // Kernels of chunks, which may be fused, come before copies of them.
+      const bool goes_on = node.op == Op::kInput || (streams && !IsCollective(node.op));
+      if (goes_on) kept_.insert(kept_.begin(), due.begin(), due.end());
+      for (const ValueId value : goes_on ? std::vector<ValueId>() : due) values_.Whole(value);
       MW_TRY(builder_.status());
     }
     for (const ir::NamedValue& output : graph_.outputs) {
@@ -175,24 +216,6 @@ class Streamer {
     }
   }
 
-  bool OfTensorGroup(const Node& node) const {
-    const std::vector<std::string> axes = node.attrs.Strs("axes");
-    const auto known = [&](const std::string& name) {
-      return std::any_of(tensor_.begin(), tensor_.end(),
-                         [&](const ir::MeshAxis& axis) { return axis.name == name; });
-    };
-    return node.inputs.size() == 1 && !axes.empty() && std::all_of(axes.begin(), axes.end(), known);
-  }
-
-  int64_t GroupSize(const Node& node) const {
-    int64_t size = 1;
-    const std::vector<std::string> axes = node.attrs.Strs("axes");
-    for (const ir::MeshAxis& axis : tensor_) {
-      if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) size *= axis.size;
-    }
-    return size;
-  }
-
   // The node once per chunk, with results cut like this. An operand that all chunks read is one
   // value.
   void AddChunks(const Node& node, const std::vector<std::vector<ValueId>>& operands,
@@ -208,24 +231,11 @@ class Streamer {
       chunks.push_back(builder_.AddOne(node.op, std::move(inputs), node.attrs, {type}));
     }
     values_.Set(node.outputs[0], result, std::move(chunks));
-  }
-
-  // The dim of the product's result that follows from this dim of an operand, if rows of it can be
-  // computed by themselves.
-  static std::optional<size_t> RowsIn(const ir::FactorRule& rule, size_t operand, size_t dim) {
-    const ir::DimFactors& factors = rule.operands[operand][dim];
-    if (factors.size() != 1) return std::nullopt;
-    if (rule.factors[static_cast<size_t>(factors[0])].kind != ir::FactorKind::kParallel) {
-      return std::nullopt;
-    }
-    for (size_t d = 0; d < rule.results[0].size(); ++d) {
-      if (rule.results[0][d] == factors) return d;
-    }
-    return std::nullopt;
+    if (IsGivenOut(node.outputs[0])) kept_.push_back(node.outputs[0]);
   }
 
   bool StreamGather(const Node& node) {
-    if (!OfTensorGroup(node)) return false;
+    if (!IsOfGroup(node, tensor_)) return false;
     const auto dim = static_cast<size_t>(node.attrs.Int("dim"));
     const Cut before{dim, 1};
     if (!values_.Divides(node.inputs[0], before)) return false;
@@ -234,7 +244,7 @@ class Streamer {
       return IsProductOfRows(graph_.node(user), node.outputs[0], dim);
     });
     if (!streams) return false;
-    AddChunks(node, {values_.ChunksOf(node.inputs[0], before)}, {dim, GroupSize(node)});
+    AddChunks(node, {values_.ChunksOf(node.inputs[0], before)}, {dim, GroupSize(node, tensor_)});
     return true;
   }
 
@@ -271,7 +281,7 @@ class Streamer {
   std::optional<Cut> CutOfProduct(const Node& node, const ir::FactorRule& rule) const {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Streamed& operand = values_[node.inputs[i]];
-      if (operand.chunks.empty() || operand.whole.valid()) continue;
+      if (!operand.made_so) continue;
       if (const std::optional<size_t> dim = RowsIn(rule, i, operand.cut.dim)) {
         return Cut{*dim, operand.cut.parts};
       }
@@ -280,12 +290,12 @@ class Streamer {
     if (users.size() != 1 || IsGivenOut(node.outputs[0])) return std::nullopt;
     const Node& sum = graph_.node(users[0]);
     const bool scatters = sum.op == Op::kReduceScatter;
-    if ((!scatters && sum.op != Op::kAllReduce) || !OfTensorGroup(sum)) return std::nullopt;
+    if ((!scatters && sum.op != Op::kAllReduce) || !IsOfGroup(sum, tensor_)) return std::nullopt;
     // Rows of the first operand; the last dim of the result is the weight's.
     for (size_t d = 0; d + 1 < rule.operands[0].size(); ++d) {
       const std::optional<size_t> dim = RowsIn(rule, 0, d);
       if (!dim) continue;
-      const Cut cut{*dim, scatters ? GroupSize(sum) : 1};
+      const Cut cut{*dim, scatters ? GroupSize(sum, tensor_) : 1};
       const bool here = !scatters || static_cast<size_t>(sum.attrs.Int("dim")) == *dim;
       if (here && values_.Divides(node.outputs[0], cut)) return cut;
     }
@@ -297,13 +307,13 @@ class Streamer {
   }
 
   bool StreamSum(const Node& node) {
-    if (!OfTensorGroup(node)) return false;
+    if (!IsOfGroup(node, tensor_)) return false;
     const Streamed& operand = values_[node.inputs[0]];
-    if (operand.chunks.empty() || operand.whole.valid()) return false;
+    if (!operand.made_so) return false;
     Cut result = operand.cut;
     if (node.op == Op::kReduceScatter &&
         static_cast<size_t>(node.attrs.Int("dim")) == operand.cut.dim) {
-      if (operand.cut.parts != GroupSize(node)) return false;
+      if (operand.cut.parts != GroupSize(node, tensor_)) return false;
       result.parts = 1;
     }
     AddChunks(node, {operand.chunks}, result);
@@ -315,13 +325,13 @@ class Streamer {
     if (node.op == Op::kDropout || node.outputs.size() != 1) return false;
     const size_t rank = DimsOf(node.outputs[0]).size();
     const Streamed& first = values_[node.inputs[0]];
-    if (first.chunks.empty() || first.whole.valid()) return false;
+    if (!first.made_so) return false;
     const Cut cut = first.cut;
     std::vector<std::vector<ValueId>> operands;
     for (const ValueId input : node.inputs) {
       const Streamed& operand = values_[input];
       const bool same = DimsOf(input) == DimsOf(node.outputs[0]);
-      if (same && !operand.in(cut)) return false;
+      if (same && !(operand.made_so && operand.in(cut))) return false;
       // A suffix of the shape.
       if (!same && DimsOf(input).size() + cut.dim >= rank) return false;
       if (!same && !operand.whole.valid()) return false;
@@ -338,6 +348,8 @@ class Streamer {
   ir::Builder builder_;
   StreamedValues values_;
   std::vector<ValueId> given_out_;
+  // Of these, what is put together where the chunks end that are made of it.
+  std::vector<ValueId> kept_;
   int64_t products_ = 0;
 };
 
@@ -447,7 +459,7 @@ Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& par
     if (seconds >= best_s) continue;
     best_s = seconds;
     best = std::move(cut);
-    streamed = {best.products, chunks};
+    streamed = {best.products, chunks, costs.beside > 0};
   }
   for (size_t i = 0; i < partition.pieces.size(); ++i) {
     if (best.graphs[i].nodes.empty()) continue;
@@ -459,13 +471,16 @@ Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& par
 std::string NoteOf(const StreamedProducts& streamed, int64_t asked) {
   if (streamed.products == 0) {
     return fmt::format(
-        "tensor_parallel_chunks = {}: no product of a tensor group has rows that it divides",
+        "tensor_parallel_chunks = {} cuts nothing: a tensor group gathers for no product, and sums "
+        "up none, whose rows of the batch or tokens on a device it divides",
         asked);
   }
-  return fmt::format(
-      "{} product{} of a microbatch go{} in {} chunks: one is sent while another is computed",
-      streamed.products, streamed.products == 1 ? "" : "s", streamed.products == 1 ? "es" : "",
-      streamed.chunks);
+  return fmt::format("{} product{} of a microbatch go{} in {} chunks: {}", streamed.products,
+                     streamed.products == 1 ? "" : "s", streamed.products == 1 ? "es" : "",
+                     streamed.chunks,
+                     streamed.beside ? "one is sent while another is computed"
+                                     : "which only costs here, because collectives run in their "
+                                       "turn (parallelism.overlap, and cores that they can have)");
 }
 
 }  // namespace meshwright::planner

@@ -50,6 +50,7 @@ struct StreamCosts {
 struct StreamedProducts {
   int64_t products = 0;  // of one microbatch of all stages
   int64_t chunks = 1;
+  bool beside = false;  // collectives run beside what computes
 };
 // Of all pieces but those of the update, in one degree.
 Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& partition);
