@@ -283,6 +283,11 @@ TEST(OverlapOfPlans, GathersCountTheirMemoryAndDoWithoutIt) {
   ASSERT_TRUE(without.has_value()) << without.error();
   EXPECT_LT(planner::FullestBytes(without->memory), needs);
   EXPECT_EQ(without->notes.size(), ahead->notes.size() + 1) << "it is said";
+  // However little more there is than that needs: programs are refused as they are made, too.
+  const int64_t least = planner::FullestBytes(without->memory);
+  const auto tight = planner::MakePlan(GatherJob(), WithMemory(least));
+  ASSERT_TRUE(tight.has_value()) << tight.error();
+  EXPECT_EQ(planner::FullestBytes(tight->memory), least);
   const auto long_step = planner::ForecastStep(*without, WithMemory(0));
   const auto short_step = planner::ForecastStep(*ahead, WithMemory(0));
   ASSERT_TRUE(long_step.has_value() && short_step.has_value());
