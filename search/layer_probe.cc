@@ -115,7 +115,8 @@ class Prober {
     return *node;
   }
 
-  // A param belongs to the first layer that reads it, its optimizer state to it.
+  // A param belongs to the first layer that reads it, its optimizer state to it. A head that is one
+  // node with its loss is read by the backward alone, which comes behind the forward.
   void FindParamLayers() {
     const Graph& graph = step_.graph;
     for (const Node& node : graph.nodes) {
@@ -123,7 +124,7 @@ class Prober {
         const Node& param = ReadBy(input);
         if (param.op != Op::kParam) continue;
         const std::string name = param.attrs.Str("name");
-        if (node.phase == Phase::kForward && node.layer >= 0) {
+        if (node.phase != Phase::kUpdate && node.layer >= 0) {
           param_layers_.try_emplace(name, node.layer);
         }
       }
