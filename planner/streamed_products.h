@@ -8,10 +8,9 @@
 //
 // Each row is the same sum as without, up to how kernels round by the number of rows, and as many
 // bytes are sent, in more calls. Forward and backward have one degree: what is computed again is
-// what it was. Nothing starts or
-// awaits a chunk: bytes say when a collective may run (docs/adr/0079). What is between two
-// products, such as an activation function, is computed in their chunks; what others need whole is
-// put together once.
+// what it was. Nothing starts or awaits a chunk: bytes say when a collective may run
+// (docs/adr/0079). What is between two products, such as an activation function, is computed in
+// their chunks; what others need whole is put together once.
 //
 // A dim that a group of p devices gathers or scatters is cut within the block of each device: chunk
 // i has of each of p blocks the i-th part, so that gathering and scattering know nothing of it.
