@@ -359,6 +359,7 @@ def grouped_products(options, dtype):
     return {"ours": {"gflop_per_s": significant(median(rates["grouped"]))},
             "peer": {"gflop_per_s": significant(median(rates["one"])), "name": "one product by oneDNN"},
             "ratio": significant(ratio), "met": ratio >= GROUPED_TARGET,
+            "limit_ratio": significant(median([row["limit_ratio"] for row in rows])),
             "spread": {"ours": spread(rates["grouped"]), "peer": spread(rates["one"])}}
 
 

@@ -19,8 +19,10 @@ struct GroupedCase {
 };
 
 // Prints a line of JSON: seconds of x w, dy w^T and x^T dy of experts with `rows` rows each
-// ("grouped"), and of one product of oneDNN's with all rows ("one"); "ratio": all of `one` over all
-// of `grouped`. Errors: those of the kernels.
+// ("grouped"), of one product of oneDNN's with all rows ("one"), and of the experts' weights being
+// read twice and their gradients written ("memory"); "ratio": all of `one` over all of `grouped`;
+// "limit_ratio": the longer one of `one` and `memory` each in its place. Errors: those of the
+// kernels.
 Status PrintGroupedCase(const GroupedCase& grouped);
 
 }  // namespace meshwright::bench

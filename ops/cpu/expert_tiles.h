@@ -52,5 +52,7 @@ struct ExpertRoom {
 // The kernels for operands in bf16; null where this processor has no product of them, or where
 // gradients of weights do not leave in f32.
 KernelResult MakeHalfGroupedMatmul(const KernelSpec& spec);
+// The same on matrix tiles; null, too, where this processor has none.
+KernelResult MakeAmxGroupedMatmul(const KernelSpec& spec);
 
 }  // namespace meshwright::ops::cpu

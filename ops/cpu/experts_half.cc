@@ -202,6 +202,8 @@ class HalfGroupedMatmulGrad final : public Kernel {
 }  // namespace
 
 KernelResult MakeHalfGroupedMatmul(const KernelSpec& spec) {
+  MW_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> on_tiles, MakeAmxGroupedMatmul(spec));
+  if (on_tiles) return on_tiles;
   return spec.op == ir::Op::kGroupedMatmul ? HalfGroupedMatmul::Make(spec)
                                            : HalfGroupedMatmulGrad::Make(spec);
 }

@@ -9,6 +9,7 @@
 
 #include "ir/autodiff.h"
 #include "ir/builder.h"
+#include "ops/cpu/amx_tile.h"
 #include "tests/conformance/ops/op_harness.h"
 #include "tests/conformance/ops/targets.h"
 
@@ -282,13 +283,21 @@ TEST_P(ExpertLayer, CpusRoundToBf16) {
 class ExpertProducts : public ::testing::Test {
  protected:
   static constexpr int64_t kSlots = 150;
-  static constexpr int64_t kIn = 70;
-  static constexpr int64_t kOut = 278;
 
-  std::vector<HostTensor> Operands(ir::DType dtype) const {
-    std::vector<HostTensor> operands = {
-        RandomTensor({2, 1, kSlots, kIn}, 1), FromIds({2, 4}, {30, 70, 0, 20, 0, 1, 149, 0}),
-        RandomTensor({4, kIn, kOut}, 2), RandomTensor({2, 1, kSlots, kOut}, 3)};
+  struct Shape {
+    int64_t slots, in, out;
+    std::vector<int32_t> used;
+  };
+
+  static std::vector<HostTensor> Operands(ir::DType dtype) {
+    return OperandsOf({kSlots, 70, 278, {30, 70, 0, 20, 0, 1, 149, 0}}, dtype);
+  }
+  static std::vector<HostTensor> OperandsOf(const Shape& shape, ir::DType dtype) {
+    const auto rows = static_cast<int64_t>(shape.used.size()) / 4;
+    std::vector<HostTensor> operands = {RandomTensor({rows, 1, shape.slots, shape.in}, 1),
+                                        FromIds({rows, 4}, shape.used),
+                                        RandomTensor({4, shape.in, shape.out}, 2),
+                                        RandomTensor({rows, 1, shape.slots, shape.out}, 3)};
     for (HostTensor& operand : operands) {
       if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, dtype);
     }
@@ -315,9 +324,11 @@ class ExpertProducts : public ::testing::Test {
   }
 
   static std::vector<HostTensor> Run(const std::vector<HostTensor>& operands,
-                                     const std::string& gradient, const Target& target) {
+                                     const std::string& gradient, const Target& target,
+                                     ThreadTeam* team = nullptr) {
     Evaluation evaluation;
     evaluation.target = target;
+    evaluation.context.team = team;
     const auto made = Products(operands, gradient);
     EXPECT_TRUE(made.has_value()) << made.error();
     auto outs = EvaluateWith(*made, evaluation, operands);
@@ -392,6 +403,32 @@ TEST_F(ExpertProducts, OfBf16LeaveGradientsInF32) {
     EXPECT_EQ(cpu[i].type.dtype, i < 2 ? ir::DType::kBF16 : ir::DType::kF32);
     EXPECT_LT(RelativeError(cpu[i], exact[i]), bound) << i;
     EXPECT_LT(RelativeError(gpu[i], exact[i]), bound) << i;
+  }
+}
+
+// Processors with matrix tiles: each tile's ends within the rows, the depth and the columns, and
+// what is deeper than is packed at a time; with tiles and without.
+TEST_F(ExpertProducts, OfBf16OnTilesAndWithout) {
+  ThreadTeam team(3);
+  for (const Shape& shape :
+       {Shape{150, 70, 278, {30, 70, 0, 20, 0, 1, 149, 0}}, Shape{560, 544, 288, {0, 556, 3, 1}},
+        Shape{64, 32, 32, {64, 0, 0, 0}}, Shape{3, 1, 1, {1, 0, 1, 1}}}) {
+    std::vector<HostTensor> operands = OperandsOf(shape, ir::DType::kBF16);
+    const auto first = Run(operands, "f32", Backend::kCpu);
+    const auto three = Run(operands, "f32", Backend::kCpu, &team);
+    cpu::SetAmxTiles(false);
+    const auto without = Run(operands, "f32", Backend::kCpu);
+    cpu::SetAmxTiles(true);
+    for (HostTensor& operand : operands) {
+      if (ir::IsFloating(operand.type.dtype)) operand = Convert(operand, ir::DType::kF64);
+    }
+    const auto exact = Run(operands, "f64", Backend::kReference);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double bound = i < 2 ? 8e-3 : 3e-6;
+      EXPECT_LT(RelativeError(first[i], exact[i]), bound) << shape.slots << ", " << i;
+      EXPECT_LT(RelativeError(without[i], exact[i]), bound) << shape.slots << ", " << i;
+      EXPECT_EQ(three[i].data, first[i].data) << shape.slots << ", " << i;
+    }
   }
 }
 
