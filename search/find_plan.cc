@@ -320,6 +320,7 @@ class PlanFinder {
   // Says so if another layout than the fastest stands first then.
   std::string PreferShortPrograms() {
     std::vector<LayoutCost>& best = found_.best;
+    AddFewerMicrobatches({job_, topology_, options_, time_}, best);
     const size_t chosen = ShortestOfNearest(best);
     if (chosen == 0) return "";
     deciders_.Add(Decider::kShortPrograms);

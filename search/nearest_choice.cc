@@ -213,6 +213,21 @@ std::vector<ir::JobRequest> JobsWithFewerMicrobatches(const ir::JobRequest& job,
   return jobs;
 }
 
+void AddFewerMicrobatches(const FewerInput& input, std::vector<LayoutCost>& best) {
+  FindOptions options = input.options;
+  options.progress = nullptr;  // of the search that is over
+  const LayoutCost fastest = best.front();
+  for (const ir::JobRequest& job : JobsWithFewerMicrobatches(input.job, fastest.layout)) {
+    if (input.time.ForBetter().IsOver(true)) break;
+    const auto found = FindLayout(job, input.topology, options, input.time);
+    if (found.has_value() && IsNear(found->best.front(), fastest)) {
+      best.push_back(found->best.front());
+    }
+  }
+  std::stable_sort(best.begin(), best.end(),
+                   [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
+}
+
 Result<NearestChoice> ChooseNearest(const NearestInput& input,
                                     const std::vector<LayoutCost>& priced, Plan first) {
   return Chooser(input).Run(priced, std::move(first));

@@ -56,6 +56,16 @@ std::vector<ir::JobRequest> JobsWithoutZero(const ir::JobRequest& job,
 std::vector<ir::JobRequest> JobsWithFewerMicrobatches(const ir::JobRequest& job,
                                                       const planner::Layout& layout);
 
+// Adds to `best`, from the fastest, those of JobsWithFewerMicrobatches that are near it (IsNear):
+// the search keeps the fastest of equal degrees. REQUIRES: not empty.
+struct FewerInput {
+  const ir::JobRequest& job;
+  const mesh::Topology& topology;
+  const FindOptions& options;
+  const SearchTime& time;
+};
+void AddFewerMicrobatches(const FewerInput& input, std::vector<LayoutCost>& best);
+
 struct NearestInput {
   const ir::JobRequest& job;
   const mesh::Topology& topology;

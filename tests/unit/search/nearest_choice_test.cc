@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,32 @@ TEST(JobsWithoutZero, HaveTheSameDegreesAndMicrobatches) {
   planner::Layout meshes = LayoutOf(6, 2);
   meshes.stage_degrees = {{2, 1}, {1, 1}};
   EXPECT_TRUE(JobsWithoutZero(OpenJob(), meshes).empty());
+}
+
+// A device whose small products are `faster` than large ones, relative to them.
+mesh::Topology DeviceForSmallProducts(double faster) {
+  mesh::Topology topology = mesh::Topology::Local(1);
+  auto profile = std::make_shared<mesh::DeviceProfile>(*mesh::DefaultDeviceProfile());
+  profile->launch_s = 0;
+  for (mesh::KernelRates& rates : profile->kernels) {
+    rates.curves = {};
+    rates.curves[static_cast<size_t>(ir::DType::kF32)] = {{3e5, 5e9 * faster}, {3e6, 5e9}};
+  }
+  topology.devices[0].profile = std::move(profile);
+  return topology;
+}
+
+// What a rate that falls by some percent says of microbatches is less than estimates are worth.
+TEST(FindPlan, MoreMicrobatchesMustSaveMoreThanEstimatesAreWorth) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  const auto plan = FindPlan(job, DeviceForSmallProducts(2.15), {}, SystemClock());
+  ASSERT_TRUE(plan.has_value()) << plan.error();
+  EXPECT_EQ(plan->plan.layout.microbatches, 1);
+  EXPECT_GT(plan->found.deciders.of(Decider::kShortPrograms), 0);
+  const auto faster = FindPlan(job, DeviceForSmallProducts(3), {}, SystemClock());
+  ASSERT_TRUE(faster.has_value()) << faster.error();
+  EXPECT_GT(faster->plan.layout.microbatches, 1);
 }
 
 // Two devices on one core, and what is priced about equal for them.
