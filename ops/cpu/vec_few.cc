@@ -204,7 +204,7 @@ void PackLast(const ConstMatrix& b, int64_t depth, int64_t columns, float* out) 
 // where each of its pages is asked for little.
 void FewRowsAlong(const GemmSize& size, const ConstMatrix& a, const ConstMatrix& b,
                   const Matrix& c) {
-  constexpr int64_t kDepth = 64;
+  constexpr int64_t kDepth = 128;
   constexpr int64_t kMostColumns = 1024 / kFewColumns * kFewColumns;
   float* packed = ThreadScratch(kDepth * kFewColumns);
   for (int64_t left = 0; left < size.n; left += kMostColumns) {
