@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "planner/cost_model.h"
+#include "planner/resolve_layout.h"
 
 namespace meshwright::planner {
 namespace {
@@ -295,7 +296,45 @@ Status CheckKept(const std::map<std::string, Kept>& kept, const char* where, con
   return OkStatus();
 }
 
+Status CheckDisk(const mesh::Device& device, DeviceIndex index, int64_t bytes) {
+  if (bytes == 0 || device.disk == mesh::Disk::kPerhaps) return OkStatus();
+  if (device.disk == mesh::Disk::kOfGpu) {
+    return ResourceExhausted(
+        fmt::format("device {} ({} of {}) is a GPU, and GPUs keep nothing on a disk; optimizer "
+                    "and weights can be in the memory of the host",
+                    index.value(), device.local_index, device.worker));
+  }
+  return ResourceExhausted(fmt::format(
+      "device {} ({} of {}) would keep {:.1f} MiB on a disk, and its worker was started without a "
+      "folder for that; start the workers with --scratch-dir DIR, or keep optimizer and weights in "
+      "the memory of the host (\"host\")",
+      index.value(), device.local_index, device.worker, static_cast<double>(bytes) / kMib));
+}
+
 }  // namespace
+
+Status CheckDisks(const ir::ParallelSpec& parallel, const mesh::Topology& topology) {
+  if (MayUseDisk(topology)) return OkStatus();
+  const auto no_folder = [](const mesh::Device& device) {
+    return device.disk == mesh::Disk::kNoFolder;
+  };
+  const bool started = std::any_of(topology.devices.begin(), topology.devices.end(), no_folder);
+  for (const MemoryPin& pin : kMemoryPins) {
+    if (parallel.*pin.memory != "disk") continue;
+    return ResourceExhausted(fmt::format(
+        "parallelism.{0}_memory = \"disk\": {1}parallelism.{0}_memory = \"host\"", pin.kind,
+        started ? "no worker was started with a folder for it; start the workers with "
+                  "--scratch-dir DIR, or say "
+                : "the devices are GPUs, and GPUs keep nothing on a disk; say "));
+  }
+  return OkStatus();
+}
+
+bool MayUseDisk(const mesh::Topology& topology) {
+  return topology.devices.empty() ||
+         std::any_of(topology.devices.begin(), topology.devices.end(),
+                     [](const auto& device) { return device.disk == mesh::Disk::kPerhaps; });
+}
 
 Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
                       std::span<const DeviceIndex> of) {
@@ -307,13 +346,7 @@ Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemo
     Kept& of_host = hosts[device.host];
     of_host.bytes += devices[i].host.total_bytes;
     of_host.limit_bytes = host == topology.hosts.end() ? 0 : host->second.memory_bytes;
-    if (!device.has_disk && devices[i].disk.total_bytes > 0) {
-      return ResourceExhausted(
-          fmt::format("device {} ({} of {}) is a GPU, and GPUs keep nothing on a disk; optimizer "
-                      "and weights can "
-                      "be in the memory of the host",
-                      of[i].value(), device.local_index, device.worker));
-    }
+    MW_TRY(CheckDisk(device, of[i], devices[i].disk.total_bytes));
     Kept& of_disk = disks[device.worker];
     of_disk.bytes += devices[i].disk.total_bytes;
     of_disk.limit_bytes = device.disk_bytes;

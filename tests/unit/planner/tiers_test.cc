@@ -434,7 +434,17 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   EXPECT_NE(disk.error().message().find("--scratch-mib"), std::string::npos) << disk.error();
 
   for (mesh::Device& device : two.devices) device.disk_bytes = 0;
-  two.devices[1].has_disk = false;
+  two.devices[1].disk = mesh::Disk::kNoFolder;
+  const auto folder = MakePlan(job, two);
+  ASSERT_FALSE(folder.has_value());
+  EXPECT_EQ(folder.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(folder.error().message().find("--scratch-dir DIR"), std::string::npos)
+      << folder.error();
+  job.parallel.optimizer_memory = "host";
+  EXPECT_TRUE(MakePlan(job, two).has_value()) << "nothing is on the disk then";
+  job.parallel.optimizer_memory = "disk";
+
+  two.devices[1].disk = mesh::Disk::kOfGpu;
   const auto gpu = MakePlan(job, two);
   ASSERT_FALSE(gpu.has_value());
   EXPECT_NE(gpu.error().message().find("is a GPU"), std::string::npos) << gpu.error();

@@ -57,6 +57,7 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.host_cores = 16;
   info.host_memory_bytes = int64_t{1} << 41;
   info.disk_bytes = int64_t{1} << 42;
+  info.no_scratch_dir = true;
   info.cpus = {0, 3, 255};
   info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   info.actor_types = {"env", "reward"};
@@ -371,8 +372,10 @@ TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
   EXPECT_EQ(Decode(Encode(worker)).checkpoint_roots, worker.checkpoint_roots);
   worker.host_memory_bytes = 5;
   worker.disk_bytes = 6;
+  worker.no_scratch_dir = true;
   EXPECT_EQ(Decode(Encode(worker)).host_memory_bytes, 5);
   EXPECT_EQ(Decode(Encode(worker)).disk_bytes, 6);
+  EXPECT_TRUE(Decode(Encode(worker)).no_scratch_dir);
 }
 
 TEST(Convert, LongErrorsAreCut) {
