@@ -57,7 +57,6 @@ TEST(Convert, EveryMessageOfAWorkerSurvivesTheWire) {
   info.host_cores = 16;
   info.host_memory_bytes = int64_t{1} << 41;
   info.disk_bytes = int64_t{1} << 42;
-  info.no_scratch_dir = true;
   info.cpus = {0, 3, 255};
   info.data_roots = {{"corpora", "/mnt/c"}, {"/data", "/data"}};
   info.actor_types = {"env", "reward"};
@@ -357,6 +356,15 @@ TEST(Convert, JobsOfClientsThatKnowOfNoRecoveryRecoverAsByDefault) {
   wire = Encode(SomeJob());
   wire.mutable_fault_tolerance()->set_elastic("grow");
   EXPECT_THAT(Decode(wire).error().message(), HasSubstr("'grow' is none of off, shrink, replan"));
+}
+
+TEST(Convert, AWorkerThatSaysNothingOfItsDiskMayHaveOne) {
+  EXPECT_FALSE(Decode(v1::Register()).no_scratch_dir);
+  Register info;
+  for (const bool none : {false, true}) {
+    info.no_scratch_dir = none;
+    EXPECT_EQ(Decode(Encode(info)).no_scratch_dir, none);
+  }
 }
 
 TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
