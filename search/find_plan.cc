@@ -26,6 +26,7 @@
 #include "search/open_choices.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
+#include "search/tried_grids.h"
 
 namespace meshwright::search {
 namespace {
@@ -252,7 +253,7 @@ class PlanFinder {
       if (!found.has_value()) {
         const bool tried = !misfit.ok();  // all that fits this share may have been
         if (found.error().code() != StatusCode::kResourceExhausted) {
-          if (!tried) return Fail(found.error());
+          if (!tried) return Fail(RefusalOf(found.error()));
         } else if (!of_programs && share <= 1.0) {
           misfit = found.error();
         }
@@ -446,6 +447,7 @@ class PlanFinder {
       if (!searched.has_value()) {
         refused = searched.error().message();
         continue;
+    std::vector<LayoutCost> tried;
       }
       MW_ASSIGN_OR_RETURN(const double step_s, StepSeconds(*searched));
       if (best && step_s >= best_s) continue;
@@ -459,11 +461,14 @@ class PlanFinder {
       by_search_ = true;
       deciders_.Add(Decider::kSearch);
       return std::move(*best);
+      tried.push_back(TriedLayout(*searched, step_s));
     }
     if (!rules.has_value()) {
       const bool pinned = rules.error().code() == StatusCode::kFailedPrecondition;
       if (!pinned || refused.empty()) return rules;
       return Fail(
+    if (rules_s) tried.push_back(TriedLayout(*rules, *rules_s));
+    CountGrids(tried, !grid_.empty(), found_.best);
           InvalidArgument(fmt::format("{}, and the search for shardings has no answer either: {}",
                                       rules.error().message(), refused)));
     }
