@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "planner/cost_model.h"
 #include "planner/resolve_layout.h"
 
@@ -264,16 +265,24 @@ int64_t FullestBytes(std::span<const DeviceMemory> devices) {
   return most;
 }
 
+std::pair<std::string, std::string> ApartMib(int64_t one, int64_t other) {
+  const auto text = [](int64_t bytes) {
+    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);
+  };
+  if (text(one) != text(other)) return {text(one), text(other)};
+  return {FormatCount(one) + " bytes", FormatCount(other) + " bytes"};
+}
+
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout) {
   MW_CHECK(device.index() < topology.devices.size())
       << "device " << device << " is not of the topology";
   const mesh::Device& owner = topology.devices[device.index()];
   if (owner.memory_bytes == 0 || need_bytes <= owner.memory_bytes) return OkStatus();
-  return ResourceExhausted(
-      fmt::format("device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; {}", device.value(),
-                  owner.local_index, owner.worker, static_cast<double>(need_bytes) / 1048576.0,
-                  static_cast<double>(owner.memory_bytes) / 1048576.0, WhatTakesLess(layout)));
+  const auto [needs, has] = ApartMib(need_bytes, owner.memory_bytes);
+  return ResourceExhausted(fmt::format("device {} ({} of {}) needs {} and has {}; {}",
+                                       device.value(), owner.local_index, owner.worker, needs, has,
+                                       WhatTakesLess(layout)));
 }
 
 namespace {
@@ -288,10 +297,9 @@ struct Kept {
 Status CheckKept(const std::map<std::string, Kept>& kept, const char* where, const char* less) {
   for (const auto& [name, what] : kept) {
     if (what.limit_bytes == 0 || what.bytes <= what.limit_bytes) continue;
-    return ResourceExhausted(
-        fmt::format("the devices of {} keep {:.1f} MiB {}, which has {:.1f} MiB for them; {}", name,
-                    static_cast<double>(what.bytes) / kMib, where,
-                    static_cast<double>(what.limit_bytes) / kMib, less));
+    const auto [keep, has] = ApartMib(what.bytes, what.limit_bytes);
+    return ResourceExhausted(fmt::format("the devices of {} keep {} {}, which has {} for them; {}",
+                                         name, keep, where, has, less));
   }
   return OkStatus();
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -52,6 +54,9 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
 
 // total_bytes of the device that needs most; 0: of none.
 int64_t FullestBytes(std::span<const DeviceMemory> devices);
+
+// Two amounts in MiB, or in bytes where they would look alike there.
+std::pair<std::string, std::string> ApartMib(int64_t one, int64_t other);
 
 // A device of unknown memory has enough. Errors: kResourceExhausted with the device, what it needs
 // and has, and what takes less.
