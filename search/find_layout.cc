@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
 #include "planner/overlap.h"
