@@ -125,7 +125,9 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
   if (!after) {
     return Fail(config::AtKey(after.error(), config).WithContext("--what-if " + name));
   }
-  return report::NamedFigures{name, report::FiguresOf(*after)};
+  std::vector<std::string> notes = config.notes;
+  notes.insert(notes.end(), after->plan().notes.begin(), after->plan().notes.end());
+  return report::NamedFigures{name, report::FiguresOf(*after), std::move(notes)};
 }
 
 // What the planner starts from: no devices are asked for.
@@ -164,7 +166,8 @@ Result<std::string> ShowText(const PlanArgs& args, const GlobalArgs& global,
   const std::string text = FormatPlannedJob(args, planned, file.topology) + written;
   if (!what_if) return text;
   return text + "\n" +
-         report::FormatWhatIf(what_if->name, report::FiguresOf(planned), what_if->figures);
+         report::FormatWhatIf(what_if->name, report::FiguresOf(planned), what_if->figures,
+                              what_if->notes);
 }
 
 // A job file as it is; of a saved plan, the job that it was made for, with its decisions.

@@ -114,6 +114,15 @@ std::string PinLines(const planner::Plan& plan) {
   return text;
 }
 
+// Sizes of what a plan may not have would only be reported as having no effect.
+bool HasEffect(const ConfigKey& key, const ir::ParallelSpec& parallel) {
+  if (key.name == "zero_min_weight_bytes") return parallel.zero != 0;
+  if (key.name != "offload_chunk_bytes") return true;
+  return std::any_of(
+      planner::kMemoryPins.begin(), planner::kMemoryPins.end(),
+      [&](const planner::MemoryPin& pin) { return parallel.*pin.memory != "device"; });
+}
+
 // Where the search chose the shardings, they are pins.
 std::string DecisionsText(const JobConfig& config, const search::FoundPlan& found) {
   std::string text;
@@ -122,6 +131,7 @@ std::string DecisionsText(const JobConfig& config, const search::FoundPlan& foun
     for (const ConfigKey& key : ConfigKeys()) {
       if (key.section != section) continue;
       if (found.by_search && key.name == "sharding_pins") continue;
+      if (!HasEffect(key, config.parallel)) continue;
       const std::string value = FormatValue(key, config);
       if (!value.empty() && value != "\"\"") text += fmt::format("{} = {}\n", key.name, value);
     }

@@ -97,6 +97,7 @@ std::vector<proto::WorkerInfo> InfoOf(const Membership& members, Now now) {
     info.host_cores = host == hosts.end() ? 0 : host->second.cores;
     info.host_memory_bytes = worker.info.host_memory_bytes;
     info.disk_bytes = worker.info.disk_bytes;
+    info.no_scratch_dir = worker.info.no_scratch_dir;
     info.device_kind = KindOf(worker.info);
     info.device_name = worker.info.device_name;
     info.data_roots = worker.info.data_roots;

@@ -131,7 +131,7 @@ mesh::Device DeviceOf(const Membership& members, const std::string& name, int in
   device.local_index = index;
   device.host = worker.info.host_id;
   device.memory_bytes = worker.info.memory_bytes;
-  device.has_disk = KindOf(worker.info) == "cpu";
+  device.disk = mesh::DiskOf(KindOf(worker.info) != "cpu", worker.info.no_scratch_dir);
   device.disk_bytes = worker.info.disk_bytes;
   device.profile = worker.profile;
   device.threads = std::max(1, worker.info.threads_per_device);

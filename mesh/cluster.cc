@@ -111,7 +111,7 @@ Status AddHosts(const HostGroup& group, const SharedProfile& profile, Topology& 
       device.local_index = static_cast<int>(d);
       device.host = id;
       device.memory_bytes = profile->usable_bytes();
-      device.has_disk = profile->kind == DeviceKind::kCpu;
+      device.disk = DiskOf(profile->kind != DeviceKind::kCpu, false);
       device.disk_bytes = group.disk_bytes;
       device.profile = profile;
       device.threads = static_cast<int>(group.threads_per_device);

@@ -16,15 +16,22 @@
 
 namespace meshwright::mesh {
 
+// Whether a device's state may lie on a disk.
+enum class Disk : uint8_t {
+  kPerhaps,   // nobody says otherwise
+  kNoFolder,  // its worker was started without one for it
+  kOfGpu,     // GPUs keep nothing on one
+};
+
 struct Device {
   std::string worker;        // worker name
   int local_index = 0;       // on that worker
   std::string host;          // host id
   int64_t memory_bytes = 0;  // 0: unknown, not checked
-  bool has_disk = true;      // GPUs keep nothing on one
-  int64_t disk_bytes = 0;    // that its worker's devices may have there together; 0: as above
-  SharedProfile profile;     // null: DefaultDeviceProfile()
-  int threads = 1;           // that it computes with, where it shares the host's cores
+  Disk disk = Disk::kPerhaps;
+  int64_t disk_bytes = 0;  // that its worker's devices may have there together; 0: as above
+  SharedProfile profile;   // null: DefaultDeviceProfile()
+  int threads = 1;         // that it computes with, where it shares the host's cores
 };
 
 struct Host {
@@ -34,6 +41,11 @@ struct Host {
   MeasuredLinks links;         // between its devices; what was not measured is Topology::links.host
   int64_t memory_bytes = 0;    // for what its devices keep there; 0: unknown, not checked
 };
+
+// Of devices of a worker that registers with no folder, or with one.
+inline Disk DiskOf(bool gpu, bool no_folder) {
+  return gpu ? Disk::kOfGpu : no_folder ? Disk::kNoFolder : Disk::kPerhaps;
+}
 
 enum class LinkClass : uint8_t { kDevice, kHost, kNetwork, kSlow };  // kDevice: with itself
 inline constexpr size_t kLinkClassCount = 4;

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "ir/job.h"
 #include "planner/layout.h"
+#include "planner/padding.h"
 #include "planner/plan.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
@@ -47,6 +50,38 @@ Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
   return Fail(std::move(refusal));
 }
 
+// A degree that does not divide what is padded elsewhere: says what would have it padded.
+Result<Plan> OfferPadding(Status refusal, const ir::JobRequest& job, const mesh::Topology& topology,
+                          const Layout& layout) {
+  if (!refusal.field().empty() || layout.tensor() == 1) {
+    return Fail(std::move(refusal));
+  }
+  ir::JobRequest padding = job;
+  Layout one_axis = layout;
+  std::string keys;
+  if (job.parallel.shardings == "search") {
+    padding.parallel.shardings = "rules";
+    one_axis.tensor_axes.clear();
+    padding.parallel.tensor_axes.clear();
+    keys = "parallelism.shardings = \"rules\"";
+  }
+  if (job.optimizer.name == "adafactor" && job.trained() != nullptr) {
+    padding.optimizer.name = "adamw";
+    keys += fmt::format("{}another optimizer than adafactor", keys.empty() ? "" : " and ");
+  }
+  if (keys.empty()) return Fail(std::move(refusal));
+  const Result<std::optional<PaddedJob>> padded = PadJob(padding, one_axis);
+  if (!padded.has_value() || !*padded || (*padded)->notes.empty()) return Fail(std::move(refusal));
+  const Result<Plan> plan = MakePlanOf(padding, topology, one_axis, PlanScope::kOnePerStage);
+  // What has no room is legal.
+  if (!plan.has_value() && plan.error().code() != StatusCode::kResourceExhausted) {
+    return Fail(std::move(refusal));
+  }
+  return Fail(
+      Status(refusal.code(), fmt::format("{}; or have it padded, with {}: {}", refusal.message(),
+                                         keys, Join((*padded)->notes, "; "))));
+}
+
 }  // namespace
 
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology, PlanScope scope,
@@ -67,6 +102,9 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
   const std::string& wanted = job.parallel.recompute;
   const auto offered = [&](Result<Plan> plan) -> Result<Plan> {
     if (plan.has_value()) return plan;
+    if (plan.error().code() == StatusCode::kInvalidArgument) {
+      return OfferPadding(plan.error(), job, topology, layout);
+    }
     return OfferHostMemory(plan.error(), job, topology, layout, scope, choose);
   };
   if (wanted == "gathers") return offered(plan_with(Recompute::kGathers));

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "planner/cost_model.h"
+#include "planner/resolve_layout.h"
 
 namespace meshwright::planner {
 namespace {
@@ -263,16 +265,24 @@ int64_t FullestBytes(std::span<const DeviceMemory> devices) {
   return most;
 }
 
+std::pair<std::string, std::string> ApartMib(int64_t one, int64_t other) {
+  const auto text = [](int64_t bytes) {
+    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);
+  };
+  if (text(one) != text(other)) return {text(one), text(other)};
+  return {FormatCount(one) + " bytes", FormatCount(other) + " bytes"};
+}
+
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout) {
   MW_CHECK(device.index() < topology.devices.size())
       << "device " << device << " is not of the topology";
   const mesh::Device& owner = topology.devices[device.index()];
   if (owner.memory_bytes == 0 || need_bytes <= owner.memory_bytes) return OkStatus();
-  return ResourceExhausted(
-      fmt::format("device {} ({} of {}) needs {:.1f} MiB and has {:.1f} MiB; {}", device.value(),
-                  owner.local_index, owner.worker, static_cast<double>(need_bytes) / 1048576.0,
-                  static_cast<double>(owner.memory_bytes) / 1048576.0, WhatTakesLess(layout)));
+  const auto [needs, has] = ApartMib(need_bytes, owner.memory_bytes);
+  return ResourceExhausted(fmt::format("device {} ({} of {}) needs {} and has {}; {}",
+                                       device.value(), owner.local_index, owner.worker, needs, has,
+                                       WhatTakesLess(layout)));
 }
 
 namespace {
@@ -287,15 +297,52 @@ struct Kept {
 Status CheckKept(const std::map<std::string, Kept>& kept, const char* where, const char* less) {
   for (const auto& [name, what] : kept) {
     if (what.limit_bytes == 0 || what.bytes <= what.limit_bytes) continue;
-    return ResourceExhausted(
-        fmt::format("the devices of {} keep {:.1f} MiB {}, which has {:.1f} MiB for them; {}", name,
-                    static_cast<double>(what.bytes) / kMib, where,
-                    static_cast<double>(what.limit_bytes) / kMib, less));
+    const auto [keep, has] = ApartMib(what.bytes, what.limit_bytes);
+    return ResourceExhausted(fmt::format("the devices of {} keep {} {}, which has {} for them; {}",
+                                         name, keep, where, has, less));
   }
   return OkStatus();
 }
 
+Status CheckDisk(const mesh::Device& device, DeviceIndex index, int64_t bytes) {
+  if (bytes == 0 || device.disk == mesh::Disk::kPerhaps) return OkStatus();
+  if (device.disk == mesh::Disk::kOfGpu) {
+    return ResourceExhausted(
+        fmt::format("device {} ({} of {}) is a GPU, and GPUs keep nothing on a disk; optimizer "
+                    "and weights can be in the memory of the host",
+                    index.value(), device.local_index, device.worker));
+  }
+  return ResourceExhausted(fmt::format(
+      "device {} ({} of {}) would keep {:.1f} MiB on a disk, and its worker was started without a "
+      "folder for that; start the workers with --scratch-dir DIR, or keep optimizer and weights in "
+      "the memory of the host (\"host\")",
+      index.value(), device.local_index, device.worker, static_cast<double>(bytes) / kMib));
+}
+
 }  // namespace
+
+Status CheckDisks(const ir::ParallelSpec& parallel, const mesh::Topology& topology) {
+  if (MayUseDisk(topology)) return OkStatus();
+  const auto no_folder = [](const mesh::Device& device) {
+    return device.disk == mesh::Disk::kNoFolder;
+  };
+  const bool started = std::any_of(topology.devices.begin(), topology.devices.end(), no_folder);
+  for (const MemoryPin& pin : kMemoryPins) {
+    if (parallel.*pin.memory != "disk") continue;
+    return ResourceExhausted(fmt::format(
+        "parallelism.{0}_memory = \"disk\": {1}parallelism.{0}_memory = \"host\"", pin.kind,
+        started ? "no worker was started with a folder for it; start the workers with "
+                  "--scratch-dir DIR, or say "
+                : "the devices are GPUs, and GPUs keep nothing on a disk; say "));
+  }
+  return OkStatus();
+}
+
+bool MayUseDisk(const mesh::Topology& topology) {
+  return topology.devices.empty() ||
+         std::any_of(topology.devices.begin(), topology.devices.end(),
+                     [](const auto& device) { return device.disk == mesh::Disk::kPerhaps; });
+}
 
 Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
                       std::span<const DeviceIndex> of) {
@@ -307,13 +354,7 @@ Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemo
     Kept& of_host = hosts[device.host];
     of_host.bytes += devices[i].host.total_bytes;
     of_host.limit_bytes = host == topology.hosts.end() ? 0 : host->second.memory_bytes;
-    if (!device.has_disk && devices[i].disk.total_bytes > 0) {
-      return ResourceExhausted(
-          fmt::format("device {} ({} of {}) is a GPU, and GPUs keep nothing on a disk; optimizer "
-                      "and weights can "
-                      "be in the memory of the host",
-                      of[i].value(), device.local_index, device.worker));
-    }
+    MW_TRY(CheckDisk(device, of[i], devices[i].disk.total_bytes));
     Kept& of_disk = disks[device.worker];
     of_disk.bytes += devices[i].disk.total_bytes;
     of_disk.limit_bytes = device.disk_bytes;

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "ir/job.h"
 #include "ir/program.h"
 #include "mesh/topology.h"
 #include "planner/layout.h"
@@ -52,13 +55,24 @@ DeviceMemory PeakMemory(const std::vector<const ir::Program*>& programs);
 // total_bytes of the device that needs most; 0: of none.
 int64_t FullestBytes(std::span<const DeviceMemory> devices);
 
+// Two amounts in MiB, or in bytes where they would look alike there.
+std::pair<std::string, std::string> ApartMib(int64_t one, int64_t other);
+
 // A device of unknown memory has enough. Errors: kResourceExhausted with the device, what it needs
 // and has, and what takes less.
 Status CheckDeviceMemory(const mesh::Topology& topology, DeviceIndex device, int64_t need_bytes,
                          const Layout& layout);
 
+// Whether a device of the topology, as far as is known, may keep state on a disk.
+bool MayUseDisk(const mesh::Topology& topology);
+
+// What the job says is on a disk, before there is a plan. Errors: kResourceExhausted with the key
+// and what would mend it, where no device may use one.
+Status CheckDisks(const ir::ParallelSpec& parallel, const mesh::Topology& topology);
+
 // What all devices keep in the memory of their hosts and on the disks of their workers; of a host
-// or a worker that says no limit there is enough. GPUs keep nothing on disks. Errors:
+// or a worker that says no limit there is enough. GPUs, and workers that were started without a
+// folder for it, keep nothing on disks. Errors:
 // kResourceExhausted with the host or worker, what it would hold and has, and what takes less.
 Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
                       std::span<const DeviceIndex> of);

@@ -516,8 +516,10 @@ Result<Graph> MakeStepGraph(const ir::JobRequest& job) {
   return ReportInUpdate(std::move(step), OwnOutputs(trained->graph));
 }
 
-Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
-                        const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
+namespace {
+
+Result<Plan> MakeAsked(const ir::JobRequest& job, const mesh::Topology& topology,
+                       const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
   MW_TRY(ir::ValidateJob(job));
   MW_ASSIGN_OR_RETURN(const int64_t host_update, ResolveHostUpdate(job, topology));
   std::optional<ir::JobRequest> sized = WithHeadBlocks(job, topology);
@@ -544,12 +546,21 @@ Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topolog
   }
   const std::optional<ir::JobRequest> plain = PlainWays(asked, placed.layout);
   if (!plain || plan.error().code() != StatusCode::kResourceExhausted) return plan;
-  Result<Plan> fits = MakePlanOf(*plain, topology, layout, scope, choose);
+  Result<Plan> fits = MakeAsked(*plain, topology, layout, scope, choose);
   if (!fits.has_value()) return plan;
   fits->notes.push_back(fmt::format(
       "{}tokens go in one step, at once, which costs more: the job does not fit otherwise",
       kExpertNote));
   return fits;
+}
+
+}  // namespace
+
+Result<Plan> MakePlanOf(const ir::JobRequest& job, const mesh::Topology& topology,
+                        const Layout& layout, PlanScope scope, const ShardingChooser& choose) {
+  Result<Plan> plan = MakeAsked(job, topology, layout, scope, choose);
+  if (plan.has_value()) plan->made_notes = plan->notes;
+  return plan;
 }
 
 }  // namespace meshwright::planner

@@ -50,8 +50,9 @@ struct Plan {
   Layout layout;
   std::vector<StageInfo> stages;
   std::vector<ParamInfo> params;
-  std::vector<std::string> notes;    // fallbacks: what was replicated and why
-  std::vector<DeviceMemory> memory;  // per device
+  std::vector<std::string> notes;       // fallbacks: what was replicated and why
+  std::vector<std::string> made_notes;  // of these MakePlanOf's; callers add what they chose
+  std::vector<DeviceMemory> memory;     // per device
   ProgramSet programs;
   std::string main = ir::kStepProgram;  // which of them decides the layout: what a forecast is of
   int reporting_device = 0;             // whose reports count

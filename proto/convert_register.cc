@@ -25,6 +25,7 @@ v1::Register Encode(const Register& m) {
   out.set_device_name(m.device_name);
   out.set_host_memory_bytes(m.host_memory_bytes);
   out.set_disk_bytes(m.disk_bytes);
+  out.set_no_scratch_dir(m.no_scratch_dir);
   for (const ir::DataRoot& root : m.data_roots) *out.add_data_roots() = Encode(root);
   for (const std::string& type : m.actor_types) out.add_actor_types(type);
   for (const ir::DataRoot& root : m.checkpoint_roots) *out.add_checkpoint_roots() = Encode(root);
@@ -58,6 +59,7 @@ Register Decode(const v1::Register& wire) {
   m.device_name = wire.device_name();
   m.host_memory_bytes = wire.host_memory_bytes();
   m.disk_bytes = wire.disk_bytes();
+  m.no_scratch_dir = wire.no_scratch_dir();
   for (const v1::DataRoot& root : wire.data_roots()) m.data_roots.push_back(Decode(root));
   m.actor_types.assign(wire.actor_types().begin(), wire.actor_types().end());
   for (const v1::DataRoot& root : wire.checkpoint_roots()) {

@@ -121,6 +121,7 @@ v1::WorkerInfo Encode(const WorkerInfo& info) {
   wire.set_note(info.note);
   wire.set_host_memory_bytes(info.host_memory_bytes);
   wire.set_disk_bytes(info.disk_bytes);
+  wire.set_no_scratch_dir(info.no_scratch_dir);
   wire.set_version(info.version);
   return wire;
 }
@@ -148,6 +149,7 @@ WorkerInfo Decode(const v1::WorkerInfo& wire) {
   info.note = wire.note();
   info.host_memory_bytes = wire.host_memory_bytes();
   info.disk_bytes = wire.disk_bytes();
+  info.no_scratch_dir = wire.no_scratch_dir();
   info.version = wire.version();
   return info;
 }

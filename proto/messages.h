@@ -59,6 +59,7 @@ struct Register {
   std::vector<HeldMesh> meshes = {};
   int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
   int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
+  bool no_scratch_dir = false;    // they have no disk; false: they may, older workers do not say
   bool keeps_log = false;         // it answers FetchLog
   friend bool operator==(const Register&, const Register&) = default;
 };

@@ -100,6 +100,7 @@ struct WorkerInfo {
   std::string note = {};                            // why it gets no work; empty: it does
   int64_t host_memory_bytes = 0;  // that its processes may take on its host; 0: not known
   int64_t disk_bytes = 0;         // that its jobs may have on its disk; 0: not known
+  bool no_scratch_dir = false;    // they have no disk; false: they may
   std::string version = {};       // of its binary
 };
 

@@ -190,6 +190,55 @@ Result<ProgramsCheck> CheckPrograms(const planner::Plan& plan) {
   return check;
 }
 
+namespace {
+
+RehearsedWay ChunksWay(const char* key, int64_t of_job, int64_t small, const char* none) {
+  RehearsedWay way{key, of_job > 1 ? fmt::format("{} chunks", of_job) : "no chunks", false, {}};
+  way.rehearsed = of_job > 1 && small == of_job;
+  if (of_job <= 1) {
+    way.why_not = none;
+  } else if (!way.rehearsed) {
+    way.why_not = small > 1 ? fmt::format("the small job has {}", small)
+                            : "the small job has nothing that divides into as many";
+  }
+  return way;
+}
+
+RehearsedWay OverlapWay(const planner::Plan& of_job, const planner::Plan& small) {
+  const auto mode = [](const planner::Plan& plan) { return plan.Main().front().overlap; };
+  if (mode(of_job) == ir::OverlapMode::kOff) {
+    return {"overlap", "off", false, "collectives of the job run in their turn"};
+  }
+  if (mode(of_job) == ir::OverlapMode::kByDevice) {
+    return {"overlap", "by device", false,
+            "they run beside what computes on GPUs alone, and emulated devices are CPUs"};
+  }
+  if (mode(small) != ir::OverlapMode::kOn) {
+    return {"overlap", "on", false, "collectives of the small job run in their turn"};
+  }
+  for (const ir::Program& program : small.Main()) {
+    const auto& list = program.instructions;
+    if (std::any_of(list.begin(), list.end(),
+                    [](const auto& each) { return ir::IsTierCopy(each.op); })) {
+      return {"overlap", "on", false, "copies between memories have the threads for that"};
+    }
+  }
+  return {"overlap", "on", true, {}};
+}
+
+}  // namespace
+
+std::vector<RehearsedWay> RehearsedWays(const planner::Plan& of_job, const planner::Plan& small) {
+  return {
+      ChunksWay("expert_parallel_chunks", of_job.layout.expert_chunks, small.layout.expert_chunks,
+                of_job.layout.expert() > 1 ? "rows go to experts at once"
+                                           : "no rows go to experts of other devices"),
+      ChunksWay(
+          "tensor_parallel_chunks", of_job.layout.tensor_chunks, small.layout.tensor_chunks,
+          of_job.layout.tensor() > 1 ? "products are computed whole" : "there is no tensor group"),
+      OverlapWay(of_job, small)};
+}
+
 Result<Rehearsal> Rehearse(const config::JobConfig& config, const config::PreparedJob& prepared,
                            const search::FoundPlan& found, const RehearsalOptions& options,
                            const Clock& clock) {
@@ -212,6 +261,7 @@ Result<Rehearsal> Rehearse(const config::JobConfig& config, const config::Prepar
   rehearsal.tokens = small.job.train.sequence;
   auto planned = PlanSmall(small, found.by_search, clock);
   if (!planned) return Fail(planned.error().WithContext("the small job of the rehearsal"));
+  rehearsal.ways = RehearsedWays(plan, *planned);
   MW_TRY(CheckMemory(*planned));
   MW_TRY(RunBoth(small, *planned, options, rehearsal));
   rehearsal.seconds = static_cast<double>(clock.NowNs() - begin_ns) / 1e9;

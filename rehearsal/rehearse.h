@@ -42,6 +42,14 @@ struct ProgramsCheck {
   bool one_per_stage = false;
 };
 
+// What a layout may do beside its degrees, and whether the small job did it, too.
+struct RehearsedWay {
+  std::string key;     // of [parallelism]
+  std::string of_job;  // "4 chunks"
+  bool rehearsed = false;
+  std::string why_not;  // where it is not
+};
+
 struct Rehearsal {
   std::string layout;
   int64_t ranks = 0;
@@ -50,6 +58,7 @@ struct Rehearsal {
   std::string small_model;  // its summary
   int64_t rows = 0;         // of a small step
   int64_t tokens = 0;       // of a small row
+  std::vector<RehearsedWay> ways;
   std::vector<Check> checks;
   std::string broken;  // why the small job could not be compared to its end; empty: it was
   double tolerance = 0;
@@ -59,6 +68,10 @@ struct Rehearsal {
 
 // Errors: kInvalidArgument, kInternal: as ir::VerifyPrograms, naming program and instruction.
 Result<ProgramsCheck> CheckPrograms(const planner::Plan& plan);
+
+// Chunks of rows and of products, and collectives beside what computes, of the job's plan and of
+// the small one.
+std::vector<RehearsedWay> RehearsedWays(const planner::Plan& of_job, const planner::Plan& small);
 
 // `found`: the plan of the job that `config` describes. A plan whose small run fails, or whose
 // replicas come apart, is an answer that is not equal. Errors: those of CheckPrograms;

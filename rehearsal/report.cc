@@ -80,6 +80,16 @@ std::string SizesText(const Rehearsal& rehearsal) {
   return sizes.empty() ? "everything as in the job" : Join(sizes, ", ");
 }
 
+// "rehearsed", a line for each.
+std::string WaysText(const std::vector<RehearsedWay>& ways) {
+  std::string text;
+  for (const RehearsedWay& way : ways) {
+    text += fmt::format("{:<11}{} ({}): {}\n", text.empty() ? "rehearsed" : "", way.key, way.of_job,
+                        way.rehearsed ? "yes" : "no, " + way.why_not);
+  }
+  return text;
+}
+
 Json BoxObject(const ir::Box& box) { return {{"offset", box.offset}, {"size", box.size}}; }
 
 // What is not finite has no number in JSON.
@@ -121,6 +131,7 @@ std::string FormatRehearsal(const std::string& job, const Rehearsal& rehearsal) 
       programs.one_per_stage ? "one device per stage" : "all ranks",
       FormatCount(programs.instructions), FormatCount(programs.messages), rehearsal.ranks,
       rehearsal.rows, rehearsal.tokens, rehearsal.small_model, SizesText(rehearsal));
+  text += WaysText(rehearsal.ways);
   std::vector<std::vector<std::string>> rows;
   for (const Check& check : rehearsal.checks) rows.push_back(RowOf(check));
   if (!rows.empty()) {
@@ -140,6 +151,13 @@ std::string RehearsalJson(const std::string& job, const Rehearsal& rehearsal) {
   for (const SmallSize& size : rehearsal.sizes) {
     sizes.push_back({{"name", size.name}, {"job", size.of_job}, {"small", size.small}});
   }
+  Json ways = Json::array();
+  for (const RehearsedWay& way : rehearsal.ways) {
+    ways.push_back({{"key", way.key},
+                    {"of_job", way.of_job},
+                    {"rehearsed", way.rehearsed},
+                    {"why_not", way.why_not}});
+  }
   Json checks = Json::array();
   for (const Check& check : rehearsal.checks) checks.push_back(CheckObject(check));
   const Json object = {{"job", job},
@@ -156,6 +174,7 @@ std::string RehearsalJson(const std::string& job, const Rehearsal& rehearsal) {
                          {"rows", rehearsal.rows},
                          {"tokens", rehearsal.tokens},
                          {"sizes", sizes}}},
+                       {"ways", ways},
                        {"tolerance", rehearsal.tolerance},
                        {"checks", checks},
                        {"broken", rehearsal.broken},

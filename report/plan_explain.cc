@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/host_update.h"
+#include "report/memory_reasons.h"
 
 namespace meshwright::report {
 namespace {
@@ -301,75 +301,13 @@ std::string ShardingsJson(const ShardingExplanations& answer, bool by_search) {
                        {"left_out", answer.left_out}});
 }
 
-namespace {
-
-// Who renews what of the state in the host's memory; empty: nothing is there.
-std::vector<std::vector<std::string>> RenewedRows(const ir::Program& program) {
-  std::vector<std::vector<std::string>> rows;
-  for (const planner::UpdateGroup& group : planner::UpdateGroupsOf(program)) {
-    MW_CHECK(!group.weights.empty()) << "instruction " << group.instruction << " renews no state";
-    const std::string more =
-        group.weights.size() > 1 ? fmt::format(" and {} more", group.weights.size() - 1) : "";
-    rows.push_back({group.weights.front() + more, FormatBytes(group.state_bytes),
-                    group.on_host ? "host" : "device"});
-  }
-  return rows;
-}
-
-// Where each kind of the fullest device is, and the notes that say why.
-std::string ExplainMemory(const planner::Plan& plan, bool json) {
-  const auto fullest =
-      std::max_element(plan.memory.begin(), plan.memory.end(),
-                       [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
-  MW_CHECK(fullest != plan.memory.end()) << "a plan of no device";
-  nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
-  std::vector<std::vector<std::string>> rows;
-  for (const ir::MemoryKind kind :
-       {ir::MemoryKind::kWeights, ir::MemoryKind::kGradients, ir::MemoryKind::kOptimizer,
-        ir::MemoryKind::kActivations, ir::MemoryKind::kWorkspace, ir::MemoryKind::kOther}) {
-    const auto bytes_in = [&](const std::map<ir::MemoryKind, int64_t>& bytes) {
-      const auto found = bytes.find(kind);
-      return found == bytes.end() ? int64_t{0} : found->second;
-    };
-    const int64_t device = bytes_in(fullest->bytes);
-    const int64_t host = bytes_in(fullest->host.bytes);
-    const int64_t disk = bytes_in(fullest->disk.bytes);
-    rows.push_back(
-        {ir::MemoryKindName(kind), FormatBytes(device), FormatBytes(host), FormatBytes(disk)});
-    kinds.push_back({{"kind", ir::MemoryKindName(kind)},
-                     {"device_bytes", device},
-                     {"host_bytes", host},
-                     {"disk_bytes", disk}});
-  }
-  rows.push_back({"allocated", FormatBytes(fullest->total_bytes),
-                  FormatBytes(fullest->host.total_bytes), FormatBytes(fullest->disk.total_bytes)});
-  const auto renewed = RenewedRows(plan.Main()[static_cast<size_t>(fullest - plan.memory.begin())]);
-  if (json) {
-    nlohmann::ordered_json groups = nlohmann::ordered_json::array();
-    for (const auto& row : renewed) {
-      groups.push_back({{"weights", row[0]}, {"state", row[1]}, {"renewed_by", row[2]}});
-    }
-    nlohmann::ordered_json object{{"memory", std::move(kinds)}, {"notes", plan.notes}};
-    if (!groups.empty()) object["update"] = std::move(groups);
-    return object.dump(2) + "\n";
-  }
-  std::string text = FormatTable({"FULLEST DEVICE", "DEVICE", "HOST", "DISK"}, rows);
-  if (!renewed.empty()) {
-    text += FormatTable({"STATE IN THE HOST'S MEMORY", "BYTES", "RENEWED BY"}, renewed);
-  }
-  for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
-  return text;
-}
-
-}  // namespace
-
 Result<std::string> ExplainPlan(const PlannedJob& planned, const mesh::Topology& topology,
                                 const std::string& subject, bool json, const Clock& clock) {
   const planner::Plan& plan = planned.plan();
   const ir::JobRequest& job = planned.prepared.request;
   const bool by_search = planned.found.by_search;
   const double step_s = planned.forecast.step_s;
-  if (subject == "memory") return ExplainMemory(plan, json);
+  if (subject == "memory") return ExplainMemory(planned, topology, json, clock);
   MW_ASSIGN_OR_RETURN(const std::optional<std::vector<int>> numbers, StagesNamed(plan, subject));
   if (numbers) {
     const ExplainStageInput input{job, topology, plan, planned.forecast, by_search};

@@ -208,7 +208,8 @@ std::string PlanJson(const PlannedJob& planned, const mesh::Topology& topology,
                          {"layout", what_if->figures.layout},
                          {"step_s", FiniteOrNull(what_if->figures.step_s)},
                          {"mfu", FiniteOrNull(what_if->figures.model_flops_utilization)},
-                         {"memory_bytes", what_if->figures.memory_bytes}};
+                         {"memory_bytes", what_if->figures.memory_bytes},
+                         {"notes", what_if->notes}};
   }
   return TextOf(object);
 }

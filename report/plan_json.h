@@ -21,6 +21,7 @@ namespace meshwright::report {
 struct NamedFigures {
   std::string name;  // of what was changed
   PlanFigures figures;
+  std::vector<std::string> notes = {};  // of the second plan
 };
 
 // With a line end. `topology`: that of the plan, for budgets. `what_if`: of a second plan.

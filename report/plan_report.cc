@@ -144,7 +144,7 @@ Result<mesh::Topology> TopologyOf(const std::vector<client::WorkerInfo>& workers
       device.local_index = i;
       device.host = worker.host;
       device.memory_bytes = worker.memory_bytes;
-      device.has_disk = taken == "cpu";
+      device.disk = mesh::DiskOf(taken != "cpu", worker.no_scratch_dir);
       device.disk_bytes = worker.disk_bytes;
       device.profile = profile;
       device.threads = std::max(1, worker.threads_per_device);

@@ -15,7 +15,7 @@ std::string RelativeChange(double before, double after) {
 }  // namespace
 
 std::string FormatWhatIf(const std::string& name, const PlanFigures& before,
-                         const PlanFigures& after) {
+                         const PlanFigures& after, const std::vector<std::string>& notes) {
   const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   std::string text = FormatTable(
       {"WHAT IF", "BEFORE", "AFTER", "CHANGE"},
@@ -27,8 +27,11 @@ std::string FormatWhatIf(const std::string& name, const PlanFigures& before,
        {"MFU", percent(before.model_flops_utilization), percent(after.model_flops_utilization),
         RelativeChange(before.model_flops_utilization, after.model_flops_utilization)}});
   text += fmt::format("after      {}\n", name);
-  if (before.layout == after.layout) return text + fmt::format("layout     {}\n", after.layout);
-  return text + fmt::format("layout     {}\n        -> {}\n", before.layout, after.layout);
+  text += before.layout == after.layout
+              ? fmt::format("layout     {}\n", after.layout)
+              : fmt::format("layout     {}\n        -> {}\n", before.layout, after.layout);
+  for (const std::string& note : notes) text += fmt::format("note after: {}\n", note);
+  return text;
 }
 
 }  // namespace meshwright::report

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "planner/forecast.h"
+#include "planner/memory.h"
 #include "planner/resolve_layout.h"
 
 namespace meshwright::search {
@@ -25,7 +26,7 @@ constexpr const char* kOpenMemory = "auto";
 constexpr double kWorthMoving = 1e-2;
 
 // Decides the kinds from `kind` on, in each way.
-void Decide(size_t kind, size_t distance, ir::ParallelSpec spec,
+void Decide(size_t kind, size_t distance, bool with_disk, ir::ParallelSpec spec,
             std::vector<std::vector<ir::ParallelSpec>>& by_distance) {
   if (kind == kMemoryPins.size()) {
     if (by_distance.size() <= distance) by_distance.resize(distance + 1);
@@ -34,12 +35,13 @@ void Decide(size_t kind, size_t distance, ir::ParallelSpec spec,
   }
   const MemoryPin& placed = kMemoryPins[kind];
   if (spec.*placed.memory != kOpenMemory) {
-    Decide(kind + 1, distance, std::move(spec), by_distance);
+    Decide(kind + 1, distance, with_disk, std::move(spec), by_distance);
     return;
   }
-  for (size_t far = 0; far < kMemories.size() - (placed.may_lie_on_disk ? 0 : 1); ++far) {
+  const bool disk = with_disk && placed.may_lie_on_disk;
+  for (size_t far = 0; far < kMemories.size() - (disk ? 0 : 1); ++far) {
     spec.*placed.memory = kMemories[far];
-    Decide(kind + 1, distance + far, spec, by_distance);
+    Decide(kind + 1, distance + far, with_disk, spec, by_distance);
   }
 }
 
@@ -51,9 +53,10 @@ bool LeavesMemoryOpen(const ir::ParallelSpec& parallel) {
   });
 }
 
-std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec& parallel) {
+std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec& parallel,
+                                                         bool with_disk) {
   std::vector<std::vector<ir::ParallelSpec>> by_distance;
-  Decide(0, 0, parallel, by_distance);
+  Decide(0, 0, with_disk, parallel, by_distance);
   MW_CHECK(!by_distance.empty() && by_distance.front().size() == 1)
       << "nothing is moved in more than one way";
   if (!LeavesMemoryOpen(parallel)) return by_distance;
@@ -162,15 +165,20 @@ std::optional<mesh::Topology> WithoutLimit(mesh::Topology topology) {
 
 Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
                                  const SearchTime& time, const FindOnDevices& find) {
+  MW_TRY(planner::CheckDisks(job.parallel, topology));
   if (!LeavesMemoryOpen(job.parallel)) return find(job, topology, time);
+  const bool disk = planner::MayUseDisk(topology);
   const auto memories = [&](const NearChoices& tried) {
     return "memories that are open: " + MemoryText(job.parallel, tried.best->spec);
   };
   Status nearest;
   Status farthest;
   std::vector<std::string> rejected;
-  const char* tried_last = "with the farthest memories that are open";
-  const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel);
+  const char* tried_last =
+      disk ? "with the farthest memories that are open"
+           : "with the farthest memories that are open (no worker has a folder for a disk, which "
+             "--scratch-dir DIR gives it)";
+  const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel, disk);
   for (size_t d = 0; d < choices.size(); ++d) {
     if (d > 0 && time.IsOver(false)) {
       tried_last = "the time was over before farther memories were tried; with nearer ones";

@@ -24,7 +24,9 @@ namespace meshwright::search {
 bool LeavesMemoryOpen(const ir::ParallelSpec& parallel);
 
 // By distance the specs with every "auto" decided. One, the spec itself, where nothing is open.
-std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec& parallel);
+// with_disk: what is open may be on one.
+std::vector<std::vector<ir::ParallelSpec>> MemoryChoices(const ir::ParallelSpec& parallel,
+                                                         bool with_disk = true);
 
 // "optimizer in the memory of the host, weights on the disk"; of the kinds that `asked` leaves
 // open.
@@ -36,7 +38,8 @@ using FindOnDevices = std::function<Result<FoundPlan>(const ir::JobRequest&, con
 // The plan of `find` for the job with its memories decided, with a note that says what was wrong
 // with nearer ones. All choices have `time` together: those of one distance half of what is left,
 // each its part of that. Errors: as `find`; where nothing fits, that of the farthest choice, which
-// says so if the time was over before.
+// says so if the time was over before. kResourceExhausted where the job says that something is on
+// a disk and no device may use one; what is open does not go there then.
 Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
                                  const SearchTime& time, const FindOnDevices& find);
 

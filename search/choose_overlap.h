@@ -15,7 +15,9 @@
 
 namespace meshwright::search {
 
-// The plan of `find` for the job with its overlap decided; a note says why. Errors: as `find`.
+// The plan of `find` for the job with its overlap decided; a note says why, and what comes of one
+// that the job pins. Errors: as `find`; of what does not fit with the overlap that the job pins it
+// says whether it does without.
 Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topology& topology,
                                   const SearchTime& time, const FindOnDevices& find);
 

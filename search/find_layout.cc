@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
 #include "planner/overlap.h"
@@ -61,6 +62,9 @@ std::set<std::pair<int64_t, int64_t>> SharesOfStages(const OpenChoices& choices,
 
 double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
+// Less would be no tenth of a MiB.
+constexpr int64_t kShownMissing = 1 << 20;
+
 // Of a layout that does not fit.
 std::string NearestText(const LayoutCost& nearest, const ir::ParallelSpec& asked) {
   const StageCost& stage = nearest.stages[static_cast<size_t>(nearest.tightest_stage)];
@@ -74,11 +78,12 @@ std::string NearestText(const LayoutCost& nearest, const ir::ParallelSpec& asked
         fmt::format("; a farther memory may take some of it: parallelism.{} = \"auto\"", farther);
   }
   return fmt::format(
-      "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {:.1f} MiB "
+      "no layout fits: the nearest is {}, whose stage {} needs {:.1f} MiB per device, {} "
       "too many ({:.1f} weights, gradients and optimizer, {:.1f} {}, {:.1f} transient){}",
       nearest.layout.ToString(), nearest.tightest_stage, Mib(stage.memory_bytes()),
-      Mib(nearest.missing_bytes), Mib(stage.state_bytes),
-      Mib(std::max(stage.kept_bytes, stage.update_bytes)),
+      nearest.missing_bytes < kShownMissing ? FormatBytes(nearest.missing_bytes)
+                                            : fmt::format("{:.1f} MiB", Mib(nearest.missing_bytes)),
+      Mib(stage.state_bytes), Mib(std::max(stage.kept_bytes, stage.update_bytes)),
       stage.kept_bytes >= stage.update_bytes ? "activations" : "gradients on their way",
       Mib(stage.transient_bytes), farther);
 }

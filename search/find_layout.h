@@ -79,8 +79,8 @@ Result<FoundLayout> FindLayout(const ir::JobRequest& job, const mesh::Topology& 
 
 struct FoundPlan {
   planner::Plan plan;
-  // Its best.front() is the layout of the plan, but for a grid of the tensor group; `best` is empty
-  // where the job left nothing open.
+  // Its best.front() is the layout of the plan; of grids of the tensor group those that were tried
+  // stand among them. `best` is empty where the job left nothing open.
   FoundLayout found;
   bool by_search = false;  // the shardings are the search's and not the rules'
   bool from_cache = false;

@@ -26,6 +26,7 @@
 #include "search/open_choices.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
+#include "search/tried_grids.h"
 
 namespace meshwright::search {
 namespace {
@@ -241,6 +242,17 @@ class PlanFinder {
     return planner::MakePlanOf(job_, topology_, layout, scope_, MakePinnedRules(job_));
   }
 
+  // A degree that nothing pads for want of the rules, or of another optimizer, is refused by the
+  // rules with what would have it padded.
+  Status RefusalOf(Status refusal) const {
+    const bool unpadded = job_.parallel.shardings == "search" || job_.optimizer.name == "adafactor";
+    if (!unpadded || refusal.code() != StatusCode::kInvalidArgument) return refusal;
+    const Result<Plan> rules = planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
+    const bool same =
+        !rules.has_value() && rules.error().code() == refusal.code() && refusal.field().empty();
+    return same ? rules.error() : refusal;
+  }
+
   // The search's memory is an estimate: a little is left to what it is wrong by. Where programs
   // need more than their estimate it has less, where they may need less it has all and more.
   Result<Plan> PlanByRules() {
@@ -252,7 +264,7 @@ class PlanFinder {
       if (!found.has_value()) {
         const bool tried = !misfit.ok();  // all that fits this share may have been
         if (found.error().code() != StatusCode::kResourceExhausted) {
-          if (!tried) return Fail(found.error());
+          if (!tried) return Fail(RefusalOf(found.error()));
         } else if (!of_programs && share <= 1.0) {
           misfit = found.error();
         }
@@ -436,6 +448,7 @@ class PlanFinder {
     std::optional<Plan> best;
     double best_s = 0;
     std::string refused;
+    std::vector<LayoutCost> tried;
     for (const Layout& layout : layouts) {
       // A layout that is not looked at any more could be faster: a note says so.
       const bool has_answer = best.has_value() || (rules.has_value() && grid_.empty());
@@ -449,11 +462,14 @@ class PlanFinder {
         continue;
       }
       MW_ASSIGN_OR_RETURN(const double step_s, StepSeconds(*searched));
+      tried.push_back(TriedLayout(*searched, step_s));
       if (best && step_s >= best_s) continue;
       best = std::move(*searched);
       best_s = step_s;
     }
     if (!grid_.empty() && !best) return Fail(InvalidArgument(refused));
+    if (rules_s) tried.push_back(TriedLayout(*rules, *rules_s));
+    CountGrids(tried, !grid_.empty(), found_.best);
     if (best && (!grid_.empty() || !rules_s || best_s < *rules_s * (1 - kLeastGain))) {
       note_ = Gain(*best, best_s, rules, rules_s);
       best->notes.push_back(note_);

@@ -130,12 +130,15 @@ Status CheckLeastMemory(const ir::JobRequest& job, const mesh::Topology& topolog
   if (needed <= there) return OkStatus();
   const auto devices = static_cast<double>(topology.devices.size());
   const double missing = static_cast<double>(needed) / static_cast<double>(there);
+  const bool alike = FormatBytes(needed) == FormatBytes(there);
+  const auto text = [&](int64_t bytes) {
+    return alike ? FormatCount(bytes) + " bytes" : FormatBytes(bytes);
+  };
   return ResourceExhausted(fmt::format(
       "no layout fits: weights, gradients and optimizer state alone are {}, the {} devices have {} "
       "together; the job needs at least {:.0f} devices of this memory, or {} on each of these{}",
-      FormatBytes(needed), topology.devices.size(), FormatBytes(there),
-      std::ceil(missing * devices),
-      FormatBytes(static_cast<int64_t>(std::ceil(static_cast<double>(needed) / devices))),
+      text(needed), topology.devices.size(), text(there), std::ceil(missing * devices),
+      text(static_cast<int64_t>(std::ceil(static_cast<double>(needed) / devices))),
       HostMemoryText(job, there)));
 }
 

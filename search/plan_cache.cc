@@ -240,10 +240,10 @@ std::string TopologyFingerprint(const mesh::Topology& topology) {
     if (profile.empty()) {
       profile = Sha256Hex(mesh::FormatDeviceProfile(topology.ProfileOf(i)));
     }
-    text += fmt::format("{} {} {} {} {} {} {} {} {} {}\n", workers.Of(device.worker),
+    text += fmt::format("{} {} {} {} {} {} {} {} {} {} {}\n", workers.Of(device.worker),
                         hosts.Of(device.host), device.memory_bytes, device.disk_bytes,
-                        device.threads, profile, groups.Of(host.group), host.cores,
-                        host.nic_bytes_per_s, host.memory_bytes);
+                        static_cast<int>(device.disk), device.threads, profile,
+                        groups.Of(host.group), host.cores, host.nic_bytes_per_s, host.memory_bytes);
   }
   text += fmt::format("host {}\nnetwork {}\n", LinkText(topology.links.host),
                       LinkText(topology.links.network));

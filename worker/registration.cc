@@ -46,6 +46,7 @@ proto::Register RegisterOf(const AgentOptions& options, const data::Roots& roots
   info.actor_types = options.host_actors.types;
   info.host_memory_bytes = WholeMemoryBytes().value_or(0);
   info.disk_bytes = options.scratch.limit_bytes;
+  info.no_scratch_dir = options.scratch.folder.empty();
   return info;
 }
 

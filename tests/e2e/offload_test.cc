@@ -68,6 +68,32 @@ TEST_F(Offload, TrainsWhatDoesNotFitBitForBit) {
   EXPECT_TRUE(small == large) << "not the weights of the job with room";
 }
 
+// Whoever plans knows that the worker has no folder on a disk: plan, and the controller.
+TEST_F(Offload, StateOnADiskIsPlannedForWorkersThatHaveOneAlone) {
+  ASSERT_NO_FATAL_FAILURE(StartWith(1, "512"));
+  std::vector<std::string> args = Submission("device", 2);
+  args.insert(args.end(), {"--set", "parallelism.optimizer_memory=\"disk\""});
+  const char* const why =
+      "parallelism.optimizer_memory = \"disk\": no worker was started with a folder for it; start "
+      "the workers with --scratch-dir DIR";
+  EXPECT_THAT(Fails(args).text, HasSubstr(why));
+  std::replace(args.begin(), args.end(), std::string("submit"), std::string("plan"));
+  std::erase(args, "-q");
+  EXPECT_THAT(Fails(args).text, HasSubstr(why));
+  TearDown();
+  ProcessClusterOptions options;
+  options.workers = 1;
+  const std::string scratch = dir_.File("disk");
+  ASSERT_TRUE(MakeDirs(scratch).ok());
+  options.worker_args = {"--memory-mib", "512", "--scratch-dir", scratch};
+  ASSERT_NO_FATAL_FAILURE(Start(options));
+  args = Submission("device", 2);
+  args.insert(args.end(), {"--set", "parallelism.optimizer_memory=\"disk\""});
+  const auto submit = Launch(args, cluster().File("submit.log"));
+  EXPECT_TRUE(submit->Wait(120'000).value().ok());
+  Ended(1);
+}
+
 TEST_F(Offload, GoesOnBitForBitAfterAKill) {
   constexpr int64_t kManySteps = 150;
   ASSERT_NO_FATAL_FAILURE(StartWith(2, "12"));

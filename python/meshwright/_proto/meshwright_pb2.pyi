@@ -1262,7 +1262,7 @@ class RecordRequest(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., steps: _Optional[_Union[StepRange, _Mapping]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host_cores", "host_id", "host_memory_bytes", "incarnation", "keeps_log", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "protocol_major", "protocol_minor", "threads_per_device", "version"]
+    __slots__ = ["actor_types", "address", "checkpoint_roots", "cluster_id", "cpus", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host_cores", "host_id", "host_memory_bytes", "incarnation", "keeps_log", "max_term", "memory_bytes", "meshes", "metrics_address", "name", "no_scratch_dir", "protocol_major", "protocol_minor", "threads_per_device", "version"]
     ACTOR_TYPES_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -1284,6 +1284,7 @@ class Register(_message.Message):
     MESHES_FIELD_NUMBER: _ClassVar[int]
     METRICS_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    NO_SCRATCH_DIR_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MAJOR_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_MINOR_FIELD_NUMBER: _ClassVar[int]
     THREADS_PER_DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -1309,11 +1310,12 @@ class Register(_message.Message):
     meshes: _containers.RepeatedCompositeFieldContainer[HeldMesh]
     metrics_address: str
     name: str
+    no_scratch_dir: bool
     protocol_major: int
     protocol_minor: int
     threads_per_device: int
     version: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., host_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol_major: _Optional[int] = ..., protocol_minor: _Optional[int] = ..., metrics_address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., max_term: _Optional[int] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., cpus: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., actor_types: _Optional[_Iterable[str]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., meshes: _Optional[_Iterable[_Union[HeldMesh, _Mapping]]] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., keeps_log: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., host_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol_major: _Optional[int] = ..., protocol_minor: _Optional[int] = ..., metrics_address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., max_term: _Optional[int] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., cpus: _Optional[_Iterable[int]] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., actor_types: _Optional[_Iterable[str]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., meshes: _Optional[_Iterable[_Union[HeldMesh, _Mapping]]] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., no_scratch_dir: bool = ..., keeps_log: bool = ...) -> None: ...
 
 class ReleaseMesh(_message.Message):
     __slots__ = ["mesh_gen"]
@@ -1908,7 +1910,7 @@ class Welcome(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., worker_lost_ms: _Optional[int] = ..., meshes: _Optional[_Iterable[int]] = ..., takes_logs: bool = ...) -> None: ...
 
 class WorkerInfo(_message.Message):
-    __slots__ = ["address", "busy_devices", "checkpoint_roots", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host", "host_cores", "host_memory_bytes", "last_seen_s", "memory_bytes", "metrics_address", "name", "note", "state", "threads_per_device", "version"]
+    __slots__ = ["address", "busy_devices", "checkpoint_roots", "data_roots", "device_kind", "device_name", "device_profile", "devices", "disk_bytes", "host", "host_cores", "host_memory_bytes", "last_seen_s", "memory_bytes", "metrics_address", "name", "no_scratch_dir", "note", "state", "threads_per_device", "version"]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     BUSY_DEVICES_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_ROOTS_FIELD_NUMBER: _ClassVar[int]
@@ -1926,6 +1928,7 @@ class WorkerInfo(_message.Message):
     METRICS_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    NO_SCRATCH_DIR_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     THREADS_PER_DEVICE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -1945,11 +1948,12 @@ class WorkerInfo(_message.Message):
     memory_bytes: int
     metrics_address: str
     name: str
+    no_scratch_dir: bool
     note: str
     state: str
     threads_per_device: int
     version: str
-    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., devices: _Optional[int] = ..., busy_devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., metrics_address: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., note: _Optional[str] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., devices: _Optional[int] = ..., busy_devices: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., address: _Optional[str] = ..., metrics_address: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., device_profile: _Optional[str] = ..., threads_per_device: _Optional[int] = ..., host_cores: _Optional[int] = ..., device_kind: _Optional[str] = ..., device_name: _Optional[str] = ..., data_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., checkpoint_roots: _Optional[_Iterable[_Union[DataRoot, _Mapping]]] = ..., note: _Optional[str] = ..., host_memory_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., no_scratch_dir: bool = ..., version: _Optional[str] = ...) -> None: ...
 
 class WorkerLogReply(_message.Message):
     __slots__ = ["end", "live", "next", "note", "text"]

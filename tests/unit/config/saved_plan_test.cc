@@ -12,6 +12,7 @@ namespace {
 using report::PlanSmallJob;
 using report::SmallConfig;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A saved plan of the small job with these overrides.
 std::string Saved(const std::vector<std::string>& overrides, const mesh::Topology& topology,
@@ -84,6 +85,22 @@ TEST(SavedPlan, ChunksOfProductsComeBack) {
   ASSERT_TRUE(again.has_value()) << again.error() << "\n" << text;
   EXPECT_EQ(again->plan().layout.tensor_chunks, 2);
   EXPECT_EQ(again->forecast.step_s, first.forecast.step_s);
+}
+
+// A key that is only there to be reported as having no effect is none.
+TEST(SavedPlan, HasNoSizesOfWhatThePlanDoesNotHave) {
+  const mesh::Topology topology = mesh::Topology::Local(2, 1);
+  const std::string data2 = "parallelism.data_parallel_replicate_degree=2";
+  const std::string plain = Saved({data2, "parallelism.zero_stage=0"}, topology);
+  EXPECT_THAT(plain, Not(HasSubstr("offload_chunk_bytes")));
+  EXPECT_THAT(plain, Not(HasSubstr("zero_min_weight_bytes")));
+  const auto read = SmallConfig({}, plain);
+  ASSERT_TRUE(read.has_value()) << read.error();
+  for (const std::string& note : read->notes) EXPECT_THAT(note, Not(HasSubstr("no effect")));
+  const std::string both =
+      Saved({data2, "parallelism.zero_stage=1", "parallelism.optimizer_memory=host"}, topology);
+  EXPECT_THAT(both, HasSubstr("\noffload_chunk_bytes = "));
+  EXPECT_THAT(both, HasSubstr("\nzero_min_weight_bytes = "));
 }
 
 TEST(SavedPlan, GroupsOfReplicasComeBack) {

@@ -70,8 +70,8 @@ TEST(TopologyOfCluster, GpusHaveNoDiskWhateverTheyReserve) {
   cluster.hosts = {Group("a", 1, 1, "gpu"), Group("b", 1, 1, "cpu")};
   const auto topology = TopologyOfCluster(cluster);
   ASSERT_TRUE(topology.has_value()) << topology.error();
-  EXPECT_FALSE(topology->devices[0].has_disk);
-  EXPECT_TRUE(topology->devices[1].has_disk);
+  EXPECT_EQ(topology->devices[0].disk, Disk::kOfGpu);
+  EXPECT_EQ(topology->devices[1].disk, Disk::kPerhaps);
 }
 
 TEST(TopologyOfCluster, RefusalsNameWhatIsWrong) {

@@ -99,6 +99,33 @@ TEST(MakePlan, SuggestedTensorDegreesFitAllWeightsAndTheCluster) {
       << Refusal(job, mesh::Topology::Local(10));
 }
 
+TEST(MakePlan, RefusalsNamePaddingWhereItWouldMakeThemLegal) {
+  ir::JobRequest job = Job({.heads = 30, .units = 12});
+  job.parallel.data = 1;
+  job.parallel.tensor = 4;
+  const mesh::Topology four = mesh::Topology::Local(4);
+  EXPECT_EQ(Refusal(job, four), "") << "the rules pad it";
+  const std::string padding = "a.down and 1 more: 30 units are padded to 32 for tensor=4";
+  job.parallel.shardings = "search";
+  const auto says = [&](const std::string& with) {
+    const std::string refusal = Refusal(job, four);
+    EXPECT_NE(refusal.find("; or have it padded, with " + with + ": "), std::string::npos)
+        << refusal;
+    EXPECT_NE(refusal.find(padding), std::string::npos) << refusal;
+  };
+  says("parallelism.shardings = \"rules\"");
+  job.optimizer.name = "adafactor";
+  says("parallelism.shardings = \"rules\" and another optimizer than adafactor");
+  job.parallel.shardings = "rules";
+  says("another optimizer than adafactor");
+  // Rows of the batch are never padded.
+  job.parallel.tensor = 2;
+  job.parallel.data = 3;
+  const std::string rows = Refusal(job, mesh::Topology::Local(6));
+  EXPECT_NE(rows, "");
+  EXPECT_EQ(rows.find("padded"), std::string::npos) << rows;
+}
+
 TEST(MakePlan, ParamsThatNothingFillsAreRejected) {
   auto plan = MakePlan(Job({}), mesh::Topology::Local(1));
   ASSERT_TRUE(plan.has_value()) << plan.error();

@@ -1,6 +1,7 @@
 // What is cut and copied where something is in a farther memory than the device's.
 #include "planner/tiers.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <tuple>
 
+#include "base/text.h"
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -421,9 +423,13 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   const auto full = MakePlan(job, two);
   ASSERT_FALSE(full.has_value());
   EXPECT_EQ(full.error().code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(full.error().message().find("in its host's memory, which has 0.0 MiB"),
+  // In MiB both amounts would look alike.
+  EXPECT_NE(full.error().message().find(fmt::format("in its host's memory, which has {} bytes",
+                                                    FormatCount(2 * kState - 1))),
             std::string::npos)
       << full.error();
+  EXPECT_EQ(ApartMib(1 << 20, 1 << 21), std::pair(std::string("1.0 MiB"), std::string("2.0 MiB")));
+  EXPECT_EQ(ApartMib(1 << 20, (1 << 20) - 1).second, "1,048,575 bytes");
 
   job.parallel.optimizer_memory = "disk";
   for (mesh::Device& device : two.devices) device.disk_bytes = 2 * kState;
@@ -434,7 +440,18 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   EXPECT_NE(disk.error().message().find("--scratch-mib"), std::string::npos) << disk.error();
 
   for (mesh::Device& device : two.devices) device.disk_bytes = 0;
-  two.devices[1].has_disk = false;
+  two.devices[1].disk = mesh::Disk::kNoFolder;
+  const auto folder = MakePlan(job, two);
+  ASSERT_FALSE(folder.has_value());
+  EXPECT_EQ(folder.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(folder.error().message().find("--scratch-dir DIR"), std::string::npos)
+      << folder.error();
+  job.parallel.optimizer_memory = "host";
+  host.memory_bytes = 0;
+  EXPECT_TRUE(MakePlan(job, two).has_value()) << "nothing is on the disk then";
+  job.parallel.optimizer_memory = "disk";
+
+  two.devices[1].disk = mesh::Disk::kOfGpu;
   const auto gpu = MakePlan(job, two);
   ASSERT_FALSE(gpu.has_value());
   EXPECT_NE(gpu.error().message().find("is a GPU"), std::string::npos) << gpu.error();

@@ -358,6 +358,15 @@ TEST(Convert, JobsOfClientsThatKnowOfNoRecoveryRecoverAsByDefault) {
   EXPECT_THAT(Decode(wire).error().message(), HasSubstr("'grow' is none of off, shrink, replan"));
 }
 
+TEST(Convert, AWorkerThatSaysNothingOfItsDiskMayHaveOne) {
+  EXPECT_FALSE(Decode(v1::Register()).no_scratch_dir);
+  Register info;
+  for (const bool none : {false, true}) {
+    info.no_scratch_dir = none;
+    EXPECT_EQ(Decode(Encode(info)).no_scratch_dir, none);
+  }
+}
+
 TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
   JobInfo info;
   info.state = JobState::kRecovering;
@@ -371,8 +380,10 @@ TEST(Convert, WhatPeopleSeeOfCheckpointsAndRecoverySurvivesTheWire) {
   EXPECT_EQ(Decode(Encode(worker)).checkpoint_roots, worker.checkpoint_roots);
   worker.host_memory_bytes = 5;
   worker.disk_bytes = 6;
+  worker.no_scratch_dir = true;
   EXPECT_EQ(Decode(Encode(worker)).host_memory_bytes, 5);
   EXPECT_EQ(Decode(Encode(worker)).disk_bytes, 6);
+  EXPECT_TRUE(Decode(Encode(worker)).no_scratch_dir);
 }
 
 TEST(Convert, LongErrorsAreCut) {

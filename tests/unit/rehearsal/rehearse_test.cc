@@ -61,6 +61,37 @@ const LayoutCase kLayoutCases[] = {
      {kTensor2, "training.dtype=bfloat16", "model.vocab_size=257"}},
 };
 
+std::string WaysOf(const std::vector<std::string>& overrides, int devices) {
+  const PlannedCase planned = Plan(overrides, devices);
+  const auto rehearsal = RehearsePlanned(planned);
+  EXPECT_TRUE(rehearsal.has_value()) << rehearsal.error();
+  if (!rehearsal.has_value()) return "";
+  const auto object = nlohmann::json::parse(RehearsalJson("ways", *rehearsal));
+  EXPECT_EQ(object["ways"].size(), 3u);
+  return FormatRehearsal("ways", *rehearsal);
+}
+
+TEST(RehearsedWays, SayWhatWasRehearsedAndWhyTheRestWasNot) {
+  const std::string plain = WaysOf({kData2, "parallelism.overlap=false"}, 2);
+  EXPECT_THAT(
+      plain,
+      HasSubstr("rehearsed  expert_parallel_chunks (no chunks): no, no rows go to experts of "
+                "other devices\n"));
+  EXPECT_THAT(plain,
+              HasSubstr("tensor_parallel_chunks (no chunks): no, there is no tensor group\n"));
+  EXPECT_THAT(plain, HasSubstr("overlap (off): no, collectives of the job run in their turn\n"));
+  const std::string chunks =
+      WaysOf({kTensor2, "parallelism.tensor_parallel_chunks=2", "parallelism.overlap=true"}, 2);
+  EXPECT_THAT(chunks, HasSubstr("tensor_parallel_chunks (2 chunks): yes\n"));
+  EXPECT_THAT(chunks, HasSubstr("overlap (on): yes\n"));
+  const std::string experts = WaysOf(
+      {kData2, "parallelism.expert_parallel_degree=2", "model.name=mixtral", "model.n_experts=4",
+       "model.experts_per_token=2", "parallelism.expert_parallel_chunks=2"},
+      2);
+  EXPECT_THAT(experts, HasSubstr("expert_parallel_chunks (2 chunks): yes\n"));
+  EXPECT_THAT(experts, HasSubstr("overlap (by device): no, they run beside what computes on GPUs"));
+}
+
 class Layouts : public ::testing::TestWithParam<LayoutCase> {};
 
 TEST_P(Layouts, ComputeWhatOneDeviceComputes) {

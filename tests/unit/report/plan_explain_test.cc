@@ -14,7 +14,9 @@
 namespace meshwright::report {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 report::ShardingAlternative Way(const std::string& text, double reduce_s, bool chosen = false) {
   report::ShardingAlternative way;
@@ -145,6 +147,47 @@ TEST_F(ExplainPlanOfTwoStages, AParamHasOneChosenWay) {
     for (const auto& row : table["alternatives"]) chosen += row["chosen"] ? 1 : 0;
     EXPECT_EQ(chosen, 1) << table;
   }
+}
+
+TEST(ExplainMemory, SaysWhatFartherMemoriesHoldAndWhatNearerOnesWouldDo) {
+  mesh::Topology topology = mesh::Topology::Local(1, 1);
+  const std::vector<std::string> overrides = {
+      "parallelism.data_parallel_replicate_degree=1", "parallelism.optimizer_memory=disk",
+      "parallelism.weights_memory=host", "parallelism.offload_chunk_bytes=4096"};
+  const auto far = PlanSmallJob(overrides, topology);
+  ASSERT_TRUE(far.has_value()) << far.error();
+  // So much that the weights do not fit beside it.
+  topology.devices[0].memory_bytes = far->plan().memory[0].total_bytes;
+  const auto planned = PlanSmallJob(overrides, topology);
+  ASSERT_TRUE(planned.has_value()) << planned.error();
+  const auto text = ExplainPlan(*planned, topology, "memory", false, kStill);
+  ASSERT_TRUE(text.has_value()) << text.error();
+  EXPECT_THAT(*text, HasSubstr("STATE ON THE DISK"));
+  EXPECT_THAT(*text, ContainsRegex("transformer.h.*.attn.c_attn.weight +8 .* optimizer"));
+  EXPECT_THAT(*text, Not(HasSubstr("h.0."))) << "layers are one line";
+  EXPECT_THAT(*text, HasSubstr("IF NEARER"));
+  EXPECT_THAT(*text, HasSubstr("optimizer in the host's memory "));
+  EXPECT_THAT(*text, ContainsRegex("weights on the device +- +- +does not fit: device 0"));
+  const auto json = ExplainPlan(*planned, topology, "memory", true, kStill);
+  const auto nearer = nlohmann::json::parse(json.value_or("{}"))["nearer"];
+  ASSERT_EQ(nearer.size(), 2u);
+  EXPECT_EQ(nearer[0]["nearer"], "host");
+  EXPECT_GT(nearer[0]["step_s"], 0);
+  EXPECT_EQ(nearer[1]["kind"], "weights");
+}
+
+TEST(ExplainMemory, FoldsChunksOfLayersThatAreAlike) {
+  const mesh::Topology topology = mesh::Topology::Local(1, 1);
+  const auto planned =
+      PlanSmallJob({"parallelism.data_parallel_replicate_degree=1",
+                    "parallelism.optimizer_memory=host", "parallelism.offload_chunk_bytes=4096"},
+                   topology);
+  ASSERT_TRUE(planned.has_value()) << planned.error();
+  const auto text = ExplainPlan(*planned, topology, "memory", false, kStill);
+  ASSERT_TRUE(text.has_value()) << text.error();
+  EXPECT_THAT(*text, HasSubstr("STATE IN THE HOST'S MEMORY"));
+  EXPECT_THAT(*text, ContainsRegex("transformer\\.h\\.\\*\\.attn.c_attn.weight +4 "));
+  EXPECT_THAT(*text, Not(HasSubstr("h.0.")));
 }
 
 }  // namespace

@@ -56,13 +56,14 @@ TEST(PlanJson, WhatIfStandsBesideThePlan) {
   const mesh::Topology topology = mesh::Topology::Local(1, 1);
   const auto planned = PlanSmallJob({}, topology);
   ASSERT_TRUE(planned.has_value()) << planned.error();
-  const NamedFigures what_if{"a.b=1", {0.25, 7, 0.5, "data=9"}};
+  const NamedFigures what_if{"a.b=1", {0.25, 7, 0.5, "data=9"}, {"padded"}};
   const json object = json::parse(PlanJson(*planned, topology, what_if));
   EXPECT_EQ(object["what_if"], json({{"change", "a.b=1"},
                                      {"layout", "data=9"},
                                      {"step_s", 0.25},
                                      {"mfu", 0.5},
-                                     {"memory_bytes", 7}}));
+                                     {"memory_bytes", 7},
+                                     {"notes", {"padded"}}}));
 }
 
 TEST(MisfitJson, SaysWhyAndWhatWouldDo) {

@@ -65,6 +65,21 @@ TEST(TopologyOf, TakesWhatWorkersMeasured) {
   EXPECT_EQ(TopologyOf({worker}).error().code(), StatusCode::kInternal);
 }
 
+TEST(TopologyOf, KnowsWhichWorkersHaveNoFolderOnADisk) {
+  std::vector<client::WorkerInfo> workers(2);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    workers[i].name = i == 0 ? "a" : "b";
+    workers[i].state = "READY";
+    workers[i].devices = 1;
+  }
+  workers[1].no_scratch_dir = true;
+  const auto topology = TopologyOf(workers);
+  ASSERT_TRUE(topology.has_value()) << topology.error();
+  for (const mesh::Device& device : topology->devices) {
+    EXPECT_EQ(device.disk, device.worker == "a" ? mesh::Disk::kPerhaps : mesh::Disk::kNoFolder);
+  }
+}
+
 TEST(TopologyOf, IsOfOneKindAsJobsAre) {
   std::vector<client::WorkerInfo> workers(2);
   for (size_t i = 0; i < workers.size(); ++i) {

@@ -17,6 +17,10 @@ TEST(FormatWhatIf, ShowsBeforeAfterAndChange) {
             "layout     data=2\n"
             "        -> data=4\n");
   EXPECT_EQ(FormatWhatIf("x", before, before).find("->"), std::string::npos);
+  const std::string noted = FormatWhatIf("x", before, after, {"none is hidden", "padded"});
+  EXPECT_NE(noted.find("        -> data=4\nnote after: none is hidden\nnote after: padded\n"),
+            std::string::npos)
+      << noted;
 }
 
 }  // namespace

@@ -186,6 +186,42 @@ TEST(ChooseMemory, PricesWhatIsFartherWhereRoomCostsTime) {
       << far->plan.notes.back();
 }
 
+TEST(ChooseMemory, NeverUsesADiskThatNoWorkerHasAFolderOn) {
+  ir::JobRequest job = Products(3);
+  mesh::Topology folderless = mesh::Topology::Local(1);
+  folderless.devices[0].disk = mesh::Disk::kNoFolder;
+  int asked = 0;
+  const FindOnDevices misfit = [&](const ir::JobRequest& decided, const mesh::Topology&,
+                                   const SearchTime&) -> Result<FoundPlan> {
+    ++asked;
+    EXPECT_NE(decided.parallel.optimizer_memory, "disk");
+    return Fail(ResourceExhausted("too small"));
+  };
+  job.parallel.optimizer_memory = "auto";
+  const auto open = FindInMemories(job, folderless, SearchTime(1, 1, kStill), misfit);
+  ASSERT_FALSE(open.has_value());
+  EXPECT_EQ(asked, 2) << "the device and the host";
+  EXPECT_NE(open.error().message().find("--scratch-dir DIR"), std::string::npos) << open.error();
+
+  asked = 0;
+  job.parallel.optimizer_memory = "disk";
+  const auto said = FindInMemories(job, folderless, SearchTime(1, 1, kStill), misfit);
+  ASSERT_FALSE(said.has_value());
+  EXPECT_EQ(asked, 0) << "before anything is planned";
+  EXPECT_EQ(said.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(said.error().message().find("parallelism.optimizer_memory = \"disk\": no worker was "
+                                        "started with a folder for it; start the workers with "
+                                        "--scratch-dir DIR"),
+            std::string::npos)
+      << said.error();
+  folderless.devices[0].disk = mesh::Disk::kOfGpu;
+  EXPECT_NE(FindInMemories(job, folderless, SearchTime(1, 1, kStill), misfit)
+                .error()
+                .message()
+                .find("GPUs keep nothing on a disk"),
+            std::string::npos);
+}
+
 // A defect of the planner with one memory leaves the others.
 TEST(ChooseMemory, PassesOverWhatTheVerifierRejects) {
   ir::JobRequest job = Products(3);

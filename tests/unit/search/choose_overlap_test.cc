@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "ir/builder.h"
 #include "planner/forecast.h"
@@ -139,15 +140,80 @@ TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
   // What the job says is not tried otherwise.
   ir::JobRequest pinned = OverlapJob();
   pinned.parallel.overlap = true;
-  EXPECT_FALSE(FindWithOverlap(pinned, topology, SearchTime(1, 1, kStill), find).has_value());
-  EXPECT_EQ(asked, 3);
+  const auto refused = FindWithOverlap(pinned, topology, SearchTime(1, 1, kStill), find);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message(),
+            "buckets have no room. It fits with parallelism.overlap = false");
+  EXPECT_EQ(asked, 4);
   // The second device's host has no core to spare, as planner::ResolveOverlap sees it: nothing was
   // to run beside what computes.
   mesh::Topology uneven = topology;
   uneven.devices[1].host = "other";
   uneven.hosts["other"].cores = 1;
   EXPECT_FALSE(FindWithOverlap(OverlapJob(), uneven, SearchTime(1, 1, kStill), find).has_value());
-  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(asked, 5);
+}
+
+TEST(ChooseOverlap, SaysWhatComesOfOneThatTheJobPins) {
+  ir::JobRequest job = OverlapJob();
+  job.parallel.overlap = true;
+  const auto full = FindPlan(job, TwoDevices(2), {}, SystemClock());
+  ASSERT_TRUE(full.has_value()) << full.error();
+  EXPECT_EQ(full->plan.decided.overlap, true);
+  EXPECT_TRUE(Says(full->plan, "parallelism.overlap = true: collectives run beside"));
+  EXPECT_TRUE(Says(full->plan, "no core is free for them"));
+  const auto spare = FindPlan(job, TwoDevices(8), {}, SystemClock());
+  ASSERT_TRUE(spare.has_value()) << spare.error();
+  EXPECT_TRUE(Says(spare->plan, "are hidden"));
+  EXPECT_FALSE(Says(spare->plan, "parallelism.overlap = true"));
+  job.parallel.data = 1;
+  const auto one = FindPlan(job, TwoDevices(8), {}, SystemClock());
+  ASSERT_TRUE(one.has_value()) << one.error();
+  EXPECT_TRUE(Says(one->plan, "no devices meet in a collective"));
+}
+
+// The plan that is made again has notes of its own; what the search says stays.
+TEST(ChooseOverlap, KeepsNoNoteOfThePlanThatItDrops) {
+  ir::JobRequest job = OverlapJob();
+  job.parallel.data = 1;
+  const FindOnDevices find = [](const ir::JobRequest& asked, const mesh::Topology& devices,
+                                const SearchTime&) {
+    ir::JobRequest beside = asked;
+    beside.parallel.overlap = true;
+    Result<FoundPlan> found = FindPlan(beside, devices, {}, SystemClock());
+    MW_CHECK(found.has_value()) << found.error().message();
+    found->plan.notes = {"one device has no work", "3 products go in 2 chunks"};
+    found->plan.made_notes = {"3 products go in 2 chunks"};
+    return found;
+  };
+  const auto found = FindWithOverlap(job, TwoDevices(8), SearchTime(1, 1, kStill), find);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_TRUE(Says(found->plan, "one device has no work"));
+  EXPECT_FALSE(Says(found->plan, "chunks"));
+  EXPECT_TRUE(Says(found->plan, "none is hidden"));
+}
+
+// Buckets of their own are what does not fit then; in MiB both amounts would look alike.
+TEST(ChooseOverlap, IsNamedWhereItIsWhatDoesNotFit) {
+  ir::JobRequest job = SmallGpt2Job(4);
+  job.parallel.data = 2;
+  job.parallel.zero = 0;
+  job.parallel.bucket_bytes = 1 << 15;
+  job.parallel.recompute = "none";
+  job.parallel.overlap = false;
+  mesh::Topology topology = TwoDevices(8);
+  const auto in_turn = FindPlan(job, topology, {}, kStill);
+  ASSERT_TRUE(in_turn.has_value()) << in_turn.error();
+  for (mesh::Device& device : topology.devices) {
+    device.memory_bytes = planner::FullestBytes(in_turn->plan.memory);
+  }
+  job.parallel.overlap = true;
+  const auto beside = FindPlan(job, topology, {}, kStill);
+  ASSERT_FALSE(beside.has_value());
+  EXPECT_EQ(beside.error().code(), StatusCode::kResourceExhausted);
+  const std::string& why = beside.error().message();
+  EXPECT_NE(why.find("It fits with parallelism.overlap = false"), std::string::npos) << why;
+  EXPECT_NE(why.find(" bytes and has "), std::string::npos) << why;
 }
 
 }  // namespace

@@ -297,5 +297,55 @@ TEST(FindPlan, PinnedDegreesHaveTheLayersThatTheSearchFinds) {
   }
 }
 
+TEST(FindPlan, RefusalsNamePaddingAlsoWhereTheLayoutIsSearched) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  job.parallel.tensor = 3;
+  const auto refusal = [&] {
+    const auto found = FindPlan(job, Gpus(3, 0), {}, kStill);
+    return found.has_value() ? "" : found.error().message();
+  };
+  EXPECT_EQ(refusal(), "") << "the rules pad it";
+  job.parallel.shardings = "search";
+  EXPECT_NE(refusal().find("have it padded, with parallelism.shardings = \"rules\": "),
+            std::string::npos)
+      << refusal();
+  job.parallel.shardings = "rules";
+  job.optimizer.name = "adafactor";
+  EXPECT_NE(refusal().find("have it padded, with another optimizer than adafactor: "),
+            std::string::npos)
+      << refusal();
+}
+
+// The search for layouts prices a tensor group as one axis; what was tried as a grid is listed,
+// too.
+TEST(FindPlan, ListsTheGridsThatItTried) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  job.parallel.data = job.parallel.pipeline = 1;
+  job.parallel.shardings = "search";
+  const mesh::Topology topology = Gpus(4, 0);
+  const auto is_grid = [](const LayoutCost& cost) { return cost.layout.tensor_axes.size() > 1; };
+  job.parallel.tensor = 4;
+  job.parallel.recompute = "none";
+  const auto open = FindPlan(job, topology, {}, kStill);
+  ASSERT_TRUE(open.has_value()) << open.error();
+  const std::vector<LayoutCost>& best = open->found.best;
+  ASSERT_FALSE(best.empty());
+  EXPECT_EQ(std::count_if(best.begin(), best.end(), is_grid), 1) << "2 x 2";
+  EXPECT_EQ(best.front().layout.ToString(), open->plan.layout.ToString());
+
+  job.parallel.tensor_axes = "2x2";
+  const auto named = FindPlan(job, topology, {}, kStill);
+  ASSERT_TRUE(named.has_value()) << named.error();
+  ASSERT_FALSE(named->found.best.empty());
+  EXPECT_EQ(named->plan.layout.tensor_axes, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(named->found.best.front().layout.ToString(), named->plan.layout.ToString());
+  for (const LayoutCost& cost : named->found.best) {
+    EXPECT_TRUE(is_grid(cost)) << cost.layout.ToString();
+    EXPECT_GT(cost.fullest_bytes(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::search
