@@ -91,6 +91,17 @@ Rows RowsOnDisk(const ir::Program& program) {
   return rows.Take();
 }
 
+Json ObjectsOnDisk(const ir::Program& program) {
+  Json objects = Json::array();
+  for (const ir::Slot& slot : program.slots) {
+    if (!slot.persistent || slot.space != ir::Space::kDisk) continue;
+    objects.push_back({{"name", slot.name},
+                       {"kind", ir::MemoryKindName(slot.kind)},
+                       {"bytes", slot.type.bytes()}});
+  }
+  return objects;
+}
+
 Rows RowsOfKinds(const planner::DeviceMemory& device, Json& kinds) {
   Rows rows;
   for (const ir::MemoryKind kind :
@@ -165,6 +176,9 @@ std::string NameOfLayers(const std::string& name) {
 
 Result<std::vector<NearerMemory>> FindNearer(const PlannedJob& planned,
                                              const mesh::Topology& topology, const Clock& clock) {
+  constexpr int64_t kAllMs = 10'000;
+  const search::SearchTime time(kAllMs, kAllMs, clock);
+  const search::ShardingSearch searches{.time = &time};
   const planner::Plan& plan = planned.plan();
   std::vector<NearerMemory> answers;
   for (const planner::MemoryPin& pin : planner::kMemoryPins) {
@@ -176,8 +190,14 @@ Result<std::vector<NearerMemory>> FindNearer(const PlannedJob& planned,
     if (job.parallel.optimizer_memory != kHost) job.parallel.host_update = 0;
     MW_CHECK(where != kDisk || pin.may_lie_on_disk) << pin.kind << " is on a disk";
     NearerMemory answer{pin.kind, job.parallel.*pin.memory, 0, 0, {}};
+    if (time.IsOver(true)) {
+      answer.refused = "not tried: the time for it was over";
+      answers.push_back(std::move(answer));
+      continue;
+    }
     planner::ShardingChooser chooser = search::MakePinnedRules(job);
-    if (planned.found.by_search) chooser = search::MakeShardingChooser(job, topology, {}, clock);
+    if (planned.found.by_search)
+      chooser = search::MakeShardingChooser(job, topology, searches, clock);
     const Result<planner::Plan> made =
         planner::MakePlanOf(job, topology, plan.layout, planner::PlanScope::kOnePerStage, chooser);
     if (!made.has_value()) {
@@ -212,12 +232,14 @@ Result<std::string> ExplainMemory(const PlannedJob& planned, const mesh::Topolog
       const size_t others = group.weights.size() - 1;
       update.push_back({{"weights", group.weights.front() +
                                         (others > 0 ? fmt::format(" and {} more", others) : "")},
-                        {"state", FormatBytes(group.state_bytes)},
+                        {"state_bytes", group.state_bytes},
                         {"renewed_by", group.on_host ? "host" : "device"}});
     }
-    Json object{{"memory", std::move(kinds)}, {"notes", plan.notes}};
-    if (!update.empty()) object["update"] = std::move(update);
-    if (!nearer.empty()) object["nearer"] = NearerObjects(nearer);
+    const Json object{{"memory", std::move(kinds)},
+                      {"update", std::move(update)},
+                      {"on_disk", ObjectsOnDisk(program)},
+                      {"nearer", NearerObjects(nearer)},
+                      {"notes", plan.notes}};
     return object.dump(2) + "\n";
   }
   std::string text = FormatTable({"FULLEST DEVICE", "DEVICE", "HOST", "DISK"}, rows);

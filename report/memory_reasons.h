@@ -25,7 +25,7 @@ struct NearerMemory {
   std::string refused;  // why there is no such plan; empty: there is
 };
 
-// Of each kind that is not on the device. Errors: those of forecasts.
+// Of each kind that is not on the device, as far as ten seconds go. Errors: those of forecasts.
 Result<std::vector<NearerMemory>> FindNearer(const PlannedJob& planned,
                                              const mesh::Topology& topology, const Clock& clock);
 

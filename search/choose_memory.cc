@@ -161,6 +161,18 @@ std::optional<mesh::Topology> WithoutLimit(mesh::Topology topology) {
   return topology;
 }
 
+// Whether a disk would be looked at, had the workers been started with a folder for it.
+bool LacksFolder(const ir::ParallelSpec& asked, const mesh::Topology& topology) {
+  const bool open = std::any_of(planner::kMemoryPins.begin(), planner::kMemoryPins.end(),
+                                [&](const planner::MemoryPin& pin) {
+                                  return pin.may_lie_on_disk && asked.*pin.memory == "auto";
+                                });
+  return open && !planner::MayUseDisk(topology) &&
+         std::any_of(
+             topology.devices.begin(), topology.devices.end(),
+             [](const mesh::Device& device) { return device.disk == mesh::Disk::kNoFolder; });
+}
+
 }  // namespace
 
 Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology& topology,
@@ -175,9 +187,10 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
   Status farthest;
   std::vector<std::string> rejected;
   const char* tried_last =
-      disk ? "with the farthest memories that are open"
-           : "with the farthest memories that are open (no worker has a folder for a disk, which "
-             "--scratch-dir DIR gives it)";
+      LacksFolder(job.parallel, topology)
+          ? "with the farthest memories that are open (no worker has a folder for a disk, which "
+            "--scratch-dir DIR gives it)"
+          : "with the farthest memories that are open";
   const std::vector<std::vector<ir::ParallelSpec>> choices = MemoryChoices(job.parallel, disk);
   for (size_t d = 0; d < choices.size(); ++d) {
     if (d > 0 && time.IsOver(false)) {

@@ -56,10 +56,13 @@ std::string IdleOverlapNote(const planner::Forecast& forecast, const planner::Pl
         "no core is free for them; leave it out, or give hosts more cores than the threads of "
         "their devices (--threads-per-device)";
   }
+  const std::string hidden = forecast.hidden_s > 0 ? FormatDuration(forecast.hidden_s) +
+                                                         ", less than a thousandth of the step,"
+                                                   : "none";
   return fmt::format(
-      "parallelism.overlap = true: collectives run beside what computes, but none of their {} is "
+      "parallelism.overlap = true: collectives run beside what computes, but {} of their {} is "
       "hidden: {}",
-      FormatDuration(forecast.collective_s), why);
+      hidden, FormatDuration(forecast.collective_s), why);
 }
 
 // A plan in which what the job pins is on, with a note of what comes of it.
@@ -71,14 +74,6 @@ Result<FoundPlan> WithOverlapNote(FoundPlan found, const mesh::Topology& topolog
     found.plan.notes.push_back(IdleOverlapNote(forecast, found.plan, topology, asked));
   }
   return found;
-}
-
-// What does not fit with the overlap that the job pins, and whether it does without.
-Status OfferTurns(Status misfit, const ir::JobRequest& in_turn, const mesh::Topology& topology,
-                  const SearchTime& time, const FindOnDevices& find) {
-  const bool is_misfit = misfit.code() == StatusCode::kResourceExhausted;
-  if (!is_misfit || time.IsOver(false) || !find(in_turn, topology, time).has_value()) return misfit;
-  return Status(misfit.code(), misfit.message() + ". It fits with parallelism.overlap = false");
 }
 
 // Notes of a plan that was made again: those of the search, and those of how it is made now.
@@ -102,7 +97,7 @@ Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topolog
   in_turn.parallel.overlap = false;
   if (job.parallel.overlap == true) {
     if (found.has_value()) return WithOverlapNote(*std::move(found), topology, job.parallel);
-    return Fail(OfferTurns(found.error(), in_turn, topology, time, find));
+    return found;
   }
   if (!found.has_value()) {
     const bool misfit = found.error().code() == StatusCode::kResourceExhausted;
@@ -122,9 +117,22 @@ Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topolog
                                                    found->plan.scope, MakePinnedRules(job));
   if (!plan.has_value()) return found;
   plan->notes = NotesMadeAgain(found->plan, *plan);
-  plan->notes.push_back("collectives run in their turn: beside what computes none is hidden");
+  plan->notes.push_back(
+      "collectives run in their turn: beside what computes next to none is hidden");
   found->plan = *std::move(plan);
   return found;
+}
+
+Result<FoundPlan> OfferTurns(Result<FoundPlan> found, const ir::JobRequest& job,
+                             const mesh::Topology& topology, const SearchTime& time,
+                             const FindOnDevices& find) {
+  const bool misfit = !found.has_value() && found.error().code() == StatusCode::kResourceExhausted;
+  if (!misfit || job.parallel.overlap != true || time.IsOver(false)) return found;
+  ir::JobRequest in_turn = job;
+  in_turn.parallel.overlap = false;
+  if (!find(in_turn, topology, time).has_value()) return found;
+  return Fail(
+      found.error().WithContext("it fits with parallelism.overlap = false, and not with true"));
 }
 
 }  // namespace meshwright::search

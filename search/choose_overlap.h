@@ -16,9 +16,14 @@
 namespace meshwright::search {
 
 // The plan of `find` for the job with its overlap decided; a note says why, and what comes of one
-// that the job pins. Errors: as `find`; of what does not fit with the overlap that the job pins it
-// says whether it does without.
+// that the job pins. Errors: as `find`.
 Result<FoundPlan> FindWithOverlap(const ir::JobRequest& job, const mesh::Topology& topology,
                                   const SearchTime& time, const FindOnDevices& find);
+
+// `found`, which is the answer of `find`. Of what does not fit with an overlap that the job pins it
+// says where it does without.
+Result<FoundPlan> OfferTurns(Result<FoundPlan> found, const ir::JobRequest& job,
+                             const mesh::Topology& topology, const SearchTime& time,
+                             const FindOnDevices& find);
 
 }  // namespace meshwright::search

@@ -62,7 +62,7 @@ std::set<std::pair<int64_t, int64_t>> SharesOfStages(const OpenChoices& choices,
 
 double Mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
-// Less would be no tenth of a MiB.
+// Less is told in bytes.
 constexpr int64_t kShownMissing = 1 << 20;
 
 // Of a layout that does not fit.

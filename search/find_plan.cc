@@ -26,6 +26,7 @@
 #include "search/open_choices.h"
 #include "search/plan_cache.h"
 #include "search/sharding_pins.h"
+#include "search/short_programs.h"
 #include "search/tried_grids.h"
 
 namespace meshwright::search {
@@ -300,15 +301,19 @@ class PlanFinder {
     const auto misfits = [this](const Layout& layout) {
       return misfits_.contains({layout.ToString(), layout.devices});
     };
+    const mesh::Topology devices = WithMemory(topology_, share);
     // As long again is left to what is made of its answer.
-    Result<FoundLayout> found =
-        FindLayout(job_, WithMemory(topology_, share), options_, time_.OneOf(2), misfits);
-    if (found.has_value()) deciders_.Add(found->deciders);
+    const SearchTime time = time_.OneOf(2);
+    Result<FoundLayout> found = FindLayout(job_, devices, options_, time, misfits);
+    if (!found.has_value()) return found;
+    deciders_.Add(found->deciders);
+    timed_out_ |= !SharesCores(topology_) &&
+                  AddFewerMicrobatches(job_, devices, options_, time, misfits, found->best);
     return found;
   }
 
   Result<Plan> FirstThatFits() {
-    const bool compares = SharesCores();
+    const bool compares = SharesCores(topology_);
     const double gap_of_fastest = found_.gap;
     const std::string note = compares ? "" : PreferShortPrograms();
     const auto make = [this](const Layout& layout) {
@@ -323,6 +328,7 @@ class PlanFinder {
     if (passed_over > 0) {  // what was preferred has no plan
       found_.gap = gap_of_fastest;
     } else if (!note.empty()) {
+      deciders_.Add(Decider::kShortPrograms);
       note_ = note;
       first.plan.notes.push_back(note);
     }
@@ -332,24 +338,17 @@ class PlanFinder {
   // Says so if another layout than the fastest stands first then.
   std::string PreferShortPrograms() {
     std::vector<LayoutCost>& best = found_.best;
-    AddFewerMicrobatches({job_, topology_, options_, time_}, best);
     const size_t chosen = ShortestOfNearest(best);
     if (chosen == 0) return "";
-    deciders_.Add(Decider::kShortPrograms);
     const double slower = best[chosen].step_s / best.front().step_s;
     found_.gap = 1 - (1 - found_.gap) / slower;
     std::string note = fmt::format(
-        "the estimate of the plan is {:.1f} % slower than the fastest, {}, whose programs are more "
-        "than twice as long",
+        "the estimate of the plan is {:.1f} % slower than the fastest, {}, whose programs are at "
+        "least twice as long; estimates cannot tell the two apart",
         1e2 * (slower - 1), best.front().layout.ToString());
     const auto at = best.begin() + static_cast<std::ptrdiff_t>(chosen);
     std::rotate(best.begin(), at, at + 1);
     return note;
-  }
-
-  bool SharesCores() const {
-    const std::vector<planner::CoreUse> uses = planner::CoreUses(topology_);
-    return std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.host >= 0; });
   }
 
   Result<Plan> BestOfNearest(Plan first) {
@@ -468,7 +467,6 @@ class PlanFinder {
       best_s = step_s;
     }
     if (!grid_.empty() && !best) return Fail(InvalidArgument(refused));
-    if (rules_s) tried.push_back(TriedLayout(*rules, *rules_s));
     CountGrids(tried, !grid_.empty(), found_.best);
     if (best && (!grid_.empty() || !rules_s || best_s < *rules_s * (1 - kLeastGain))) {
       note_ = Gain(*best, best_s, rules, rules_s);
@@ -588,11 +586,13 @@ Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topo
     if (ir::ReadsOutputs(decided) && decided.parallel.pipeline == 0) placed.parallel.pipeline = 1;
     return PlanFinder(placed, devices, options, time, scope).Run();
   };
-  return FindInMemories(
-      job, topology, whole,
-      [&](const ir::JobRequest& decided, const mesh::Topology& devices, const SearchTime& time) {
-        return FindWithOverlap(decided, devices, time, find);
-      });
+  const FindOnDevices overlapped = [&](const auto& decided, const auto& devices, const auto& time) {
+    return FindWithOverlap(decided, devices, time, find);
+  };
+  const FindOnDevices placed = [&](const auto& decided, const auto& devices, const auto& time) {
+    return FindInMemories(decided, devices, time, overlapped);
+  };
+  return OfferTurns(placed(job, topology, whole), job, topology, whole, placed);
 }
 
 }  // namespace meshwright::search

@@ -556,26 +556,6 @@ class Coster {
 
 }  // namespace
 
-bool IsNear(const LayoutCost& cost, const LayoutCost& fastest) {
-  constexpr double kNear = 1.01;
-  constexpr double kNearOfOneStage = 1.05;
-  const bool one_stage = cost.layout.shape().parts() == 1 && fastest.layout.shape().parts() == 1 &&
-                         cost.layout.degrees == fastest.layout.degrees;
-  return cost.step_s <= (one_stage ? kNearOfOneStage : kNear) * fastest.step_s;
-}
-
-size_t ShortestOfNearest(const std::vector<LayoutCost>& best) {
-  const auto runs = [](const Layout& layout) {
-    return layout.shape().parts() * layout.microbatches * (layout.SplitsBackward() ? 3 : 2);
-  };
-  size_t chosen = 0;
-  for (size_t i = 1; i < best.size(); ++i) {
-    if (IsNear(best[i], best[0]) && 2 * runs(best[i].layout) <= runs(best[chosen].layout))
-      chosen = i;
-  }
-  return chosen;
-}
-
 LayoutCost CostOfLayout(const LayoutInput& input, const Layout& layout, double give_up_s) {
   return Coster(input, layout, give_up_s).Run();
 }

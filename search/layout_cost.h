@@ -91,16 +91,6 @@ LayoutCost CostOfLayout(const LayoutInput& input, const planner::Layout& layout,
 // CostOfLayout's step_s is no less: without what the order of its schedule adds, and as if it fit.
 double BoundOfLayout(const LayoutInput& input, const planner::Layout& layout);
 
-// Whether estimates cannot tell the two apart: 1 %, of different numbers of microbatches of one
-// stage 5 %. Without stages more microbatches save memory, not time: each reads the weights and
-// adds to the gradients anew, and its products have fewer rows than their rates were measured with.
-bool IsNear(const LayoutCost& cost, const LayoutCost& fastest);
-
-// Which of `best`, from the fastest, should be the plan: the first, unless the programs of one that
-// is hardly slower have together at most half as many steps. Such a difference is less than what
-// estimates are worth, and programs are made, sent and kept. REQUIRES: not empty.
-size_t ShortestOfNearest(const std::vector<LayoutCost>& best);
-
 // No layout with these degrees takes less: all work spread evenly, nothing to wait for. 0 where
 // stages differ.
 double LeastSeconds(const LayoutInput& input, const planner::Layout& layout);

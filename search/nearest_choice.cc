@@ -164,6 +164,11 @@ int64_t CallsOf(const planner::Plan& plan) {
   return most;
 }
 
+bool SharesCores(const mesh::Topology& topology) {
+  const std::vector<planner::CoreUse> uses = planner::CoreUses(topology);
+  return std::any_of(uses.begin(), uses.end(), [](const auto& use) { return use.host >= 0; });
+}
+
 size_t FastestOf(std::span<const ForecastPlan> plans) {
   const auto fastest = std::min_element(
       plans.begin(), plans.end(),
@@ -211,21 +216,6 @@ std::vector<ir::JobRequest> JobsWithFewerMicrobatches(const ir::JobRequest& job,
     jobs.back().parallel.microbatches = microbatches;
   }
   return jobs;
-}
-
-void AddFewerMicrobatches(const FewerInput& input, std::vector<LayoutCost>& best) {
-  FindOptions options = input.options;
-  options.progress = nullptr;  // of the search that is over
-  const LayoutCost fastest = best.front();
-  for (const ir::JobRequest& job : JobsWithFewerMicrobatches(input.job, fastest.layout)) {
-    if (input.time.ForBetter().IsOver(true)) break;
-    const auto found = FindLayout(job, input.topology, options, input.time);
-    if (found.has_value() && IsNear(found->best.front(), fastest)) {
-      best.push_back(found->best.front());
-    }
-  }
-  std::stable_sort(best.begin(), best.end(),
-                   [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
 }
 
 Result<NearestChoice> ChooseNearest(const NearestInput& input,

@@ -29,6 +29,9 @@ namespace meshwright::search {
 // Collectives and messages of one step, of the device that has most.
 int64_t CallsOf(const planner::Plan& plan);
 
+// Whether devices of a host compute on the same cores.
+bool SharesCores(const mesh::Topology& topology);
+
 struct ForecastPlan {
   double step_s = 0;
   int64_t calls = 0;
@@ -55,16 +58,6 @@ std::vector<ir::JobRequest> JobsWithoutZero(const ir::JobRequest& job,
                                             const planner::Layout& layout);
 std::vector<ir::JobRequest> JobsWithFewerMicrobatches(const ir::JobRequest& job,
                                                       const planner::Layout& layout);
-
-// Adds to `best`, from the fastest, those of JobsWithFewerMicrobatches that are near it (IsNear):
-// the search keeps the fastest of equal degrees. REQUIRES: not empty.
-struct FewerInput {
-  const ir::JobRequest& job;
-  const mesh::Topology& topology;
-  const FindOptions& options;
-  const SearchTime& time;
-};
-void AddFewerMicrobatches(const FewerInput& input, std::vector<LayoutCost>& best);
 
 struct NearestInput {
   const ir::JobRequest& job;

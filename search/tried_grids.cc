@@ -1,9 +1,7 @@
 #include "search/tried_grids.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "base/check.h"
 #include "planner/memory.h"
 
 namespace meshwright::search {
@@ -22,20 +20,7 @@ void CountGrids(const std::vector<LayoutCost>& tried, bool only_grids,
   if (best.empty()) return;
   std::vector<LayoutCost> rows;
   for (const LayoutCost& grid : tried) {
-    if (grid.layout.tensor_axes.size() < 2) continue;
-    planner::Layout plain = grid.layout;
-    plain.tensor_axes.clear();
-    const auto is_plain = [text = plain.ToString()](const LayoutCost& cost) {
-      return cost.layout.ToString() == text;
-    };
-    LayoutCost row = grid;
-    const auto estimate = std::find_if(best.begin(), best.end(), is_plain);
-    const auto forecast = std::find_if(tried.begin(), tried.end(), is_plain);
-    if (estimate != best.end() && forecast != tried.end()) {
-      MW_CHECK(forecast->step_s > 0) << "a step of " << forecast->step_s << " s";
-      row.step_s *= estimate->step_s / forecast->step_s;
-    }
-    rows.push_back(std::move(row));
+    if (grid.layout.tensor_axes.size() > 1) rows.push_back(grid);
   }
   if (only_grids && !rows.empty()) best.clear();
   best.insert(best.end(), rows.begin(), rows.end());

@@ -1,8 +1,7 @@
 // Layouts whose tensor group is a grid, among those that a plan was chosen from.
 //
 // The search for layouts prices a tensor group as one axis; a grid of it is a plan with searched
-// shardings, which has a forecast and no estimate. Its row stands as far from the estimate of the
-// group as one axis as the forecasts of both are from one another.
+// shardings, which has a forecast and no estimate.
 //
 // Thread rule: pure functions.
 #pragma once

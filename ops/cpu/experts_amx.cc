@@ -1,9 +1,10 @@
 // grouped_matmul and its gradient of bf16 operands on matrix tiles (ops/cpu/amx_tile.h).
 //
-// An item of work is an expert and some columns of its matrix: its weights are read once, for the
-// rows of all of its runs, or its gradient is written once, of all of them. Tiles are so fast that
+// An item of work is an expert and some columns of its matrix: its weights are packed for the rows
+// of all of its runs, or its gradient is summed up over all of them. Tiles are so fast that
 // an expert of 64 rows takes as long as its weights take to come.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -84,8 +85,10 @@ class AmxGroupedMatmul final : public Kernel {
     uint16_t* rows;
   };
 
-  std::vector<RowBlock> BlocksOf(int64_t expert) const {
-    std::vector<RowBlock> blocks;
+  // Of the thread, until its next call: steps do not allocate.
+  const std::vector<RowBlock>& BlocksOf(int64_t expert) const {
+    thread_local std::vector<RowBlock> blocks;
+    blocks.clear();
     for (int64_t row = 0; row < room_.of.rows; ++row) {
       const ExpertRun& run = room_.runs[static_cast<size_t>(expert * room_.of.rows + row)];
       for (int64_t at = 0; at < run.count; at += kAmxSide) {
@@ -132,12 +135,13 @@ class AmxGroupedMatmul final : public Kernel {
   void RunItem(const AmxItem& item, const Operands& operands) const {
     const AmxTiles tiles;
     const Scratch scratch(room_.of.d);
-    const std::vector<RowBlock> all = BlocksOf(item.expert);
+    const std::vector<RowBlock>& all = BlocksOf(item.expert);
     for (size_t at = 0; at < all.size(); at += kBlocks) {
       const std::span<const RowBlock> blocks =
           std::span(all).subspan(at, std::min<size_t>(kBlocks, all.size() - at));
       for (int64_t depth = 0; depth < room_.of.d; depth += kDepth) {
-        PackWeights(item, depth, operands.w, scratch.right);
+        // Where one packing holds the whole depth it serves all rows.
+        if (at == 0 || room_.of.d > kDepth) PackWeights(item, depth, operands.w, scratch.right);
         RunSquares(item, blocks, depth, operands, scratch);
       }
     }
@@ -205,9 +209,13 @@ class AmxGroupedMatmulGrad final : public Kernel {
     float* sums;
   };
 
-  // Rows of one expert: all that its runs have of x or dy, filled up with rows of zeros.
-  std::vector<const uint16_t*> RowsOf(int64_t expert, const uint16_t* data, int64_t width) const {
-    std::vector<const uint16_t*> rows;
+  // Rows of one expert: all that its runs have of x (0) or dy (1), filled up with rows of zeros. Of
+  // the thread, until its next call for the same.
+  const std::vector<const uint16_t*>& RowsOf(int64_t expert, size_t which, const uint16_t* data,
+                                             int64_t width) const {
+    thread_local std::array<std::vector<const uint16_t*>, 2> kept;
+    std::vector<const uint16_t*>& rows = kept[which];
+    rows.clear();
     for (int64_t row = 0; row < room_.of.rows; ++row) {
       const ExpertRun& run = room_.runs[static_cast<size_t>(expert * room_.of.rows + row)];
       for (int64_t i = 0; i < run.count; ++i) rows.push_back(data + (run.first + i) * width);
@@ -222,8 +230,8 @@ class AmxGroupedMatmulGrad final : public Kernel {
     const float* from = operands.old == nullptr ? nullptr : operands.old + place;
     float* dw = operands.dw + place;
     const AmxTiles tiles;
-    const std::vector<const uint16_t*> x = RowsOf(item.expert, operands.x, of.d);
-    const std::vector<const uint16_t*> dy = RowsOf(item.expert, operands.dy, of.f);
+    const std::vector<const uint16_t*>& x = RowsOf(item.expert, 0, operands.x, of.d);
+    const std::vector<const uint16_t*>& dy = RowsOf(item.expert, 1, operands.dy, of.f);
     const Scratch scratch;
     for (size_t at = 0; at < x.size(); at += kDepth) {
       const size_t depth = std::min<size_t>(kDepth, x.size() - at);

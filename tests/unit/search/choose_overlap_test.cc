@@ -120,7 +120,7 @@ TEST(ChooseOverlap, IsLeftWhereNothingIsHidden) {
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_EQ(found->plan.decided.overlap, false);
   EXPECT_EQ(found->plan.Main()[0].overlap, ir::OverlapMode::kOff);
-  EXPECT_TRUE(Says(found->plan, "none is hidden"));
+  EXPECT_TRUE(Says(found->plan, "next to none is hidden"));
 }
 
 TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
@@ -140,10 +140,12 @@ TEST(ChooseOverlap, IsLeftWhereItDoesNotFit) {
   // What the job says is not tried otherwise.
   ir::JobRequest pinned = OverlapJob();
   pinned.parallel.overlap = true;
-  const auto refused = FindWithOverlap(pinned, topology, SearchTime(1, 1, kStill), find);
+  const SearchTime time(1, 1, kStill);
+  const auto refused =
+      OfferTurns(FindWithOverlap(pinned, topology, time, find), pinned, topology, time, find);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message(),
-            "buckets have no room. It fits with parallelism.overlap = false");
+            "it fits with parallelism.overlap = false, and not with true: buckets have no room");
   EXPECT_EQ(asked, 4);
   // The second device's host has no core to spare, as planner::ResolveOverlap sees it: nothing was
   // to run beside what computes.
@@ -190,7 +192,7 @@ TEST(ChooseOverlap, KeepsNoNoteOfThePlanThatItDrops) {
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_TRUE(Says(found->plan, "one device has no work"));
   EXPECT_FALSE(Says(found->plan, "chunks"));
-  EXPECT_TRUE(Says(found->plan, "none is hidden"));
+  EXPECT_TRUE(Says(found->plan, "next to none is hidden"));
 }
 
 // Buckets of their own are what does not fit then; in MiB both amounts would look alike.

@@ -10,6 +10,7 @@
 #include "planner/simulate.h"
 #include "search/layer_probe.h"
 #include "search/layout_cost.h"
+#include "search/short_programs.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
