@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "models/gpt2.h"
 #include "models/llama.h"
@@ -29,13 +31,13 @@ client::TrainerFunctions Gpt2() {
       {.vocabulary = kVocabulary, .positions = kPositions, .width = 32, .layers = 2, .heads = 4});
 }
 
-client::TrainerFunctions Llama() {
+client::TrainerFunctions Llama(int64_t kv_heads = 2) {
   return models::MakeLlama({.vocabulary = kVocabulary,
                             .width = 32,
                             .inner = 48,
                             .layers = 2,
                             .heads = 4,
-                            .kv_heads = 2});
+                            .kv_heads = kv_heads});
 }
 
 client::TrainerFunctions Experts() {
@@ -236,6 +238,32 @@ TEST(PagedSession, SeveralRequestsGetWhatTheyGetAloneOnEveryLayout) {
       }
       EXPECT_TRUE(predict->Close().ok());
     }
+  }
+}
+
+// Pages have the key heads that the model has: a device that has none of its own has all of them.
+TEST(PagedSession, FewerKeyHeadsThanDevicesOfATensorGroup) {
+  LocalClusterOptions options;
+  options.workers = 1;
+  options.devices_per_worker = 4;
+  auto cluster = LocalCluster::Start(options);
+  ASSERT_TRUE(cluster) << cluster.error();
+  const std::vector<int64_t> numbers = {0, 4};
+  for (const auto& [kv_heads, tensor] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 2}, {1, 4}, {2, 4}}) {
+    SCOPED_TRACE(::testing::Message() << "kv_heads=" << kv_heads << " tensor=" << tensor);
+    const client::TrainerFunctions functions = Llama(kv_heads);
+    const auto session = Open(**cluster, PagedJobOf(functions, ir::DType::kF32, {tensor, 1}));
+    ASSERT_NE(session, nullptr);
+    const Written written = Write(*session, numbers);
+    EXPECT_TRUE(session->Close().ok());
+    const auto predict = Open(**cluster, PredictJob(functions, ir::DType::kF32));
+    ASSERT_NE(predict, nullptr);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      EXPECT_EQ(written.texts[i].size(), 12u);
+      EXPECT_LT(FromWhole(*predict, numbers[i], written, i), 1e-5) << i;
+    }
+    EXPECT_TRUE(predict->Close().ok());
   }
 }
 
