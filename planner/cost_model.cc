@@ -209,14 +209,6 @@ double CostModel::CollectiveSeconds(mesh::CollectiveKind kind, double local_byte
   return mesh::CostOfCollective(kind, local_bytes, ShapeOf(devices)).seconds;
 }
 
-double CostModel::CollectiveSeconds(const ir::Graph& local, const ir::Node& node,
-                                    const mesh::GroupShape& group, int device) const {
-  double bytes = 0;
-  for (const ValueId input : node.inputs) bytes += static_cast<double>(local.type(input).bytes());
-  return mesh::CostOfCollective(CollectiveKindOf(node.op), bytes, group).seconds +
-         NodeSeconds(PackingOf(local, node), device);
-}
-
 mesh::GroupShape CostModel::ShapeOf(std::span<const int> devices) const {
   std::vector<std::pair<int, int>> places;  // host, worker
   places.reserve(devices.size());

@@ -62,9 +62,6 @@ class CostModel {
   double CollectiveSeconds(mesh::CollectiveKind kind, double local_bytes,
                            std::span<const int> devices) const;
   mesh::GroupShape ShapeOf(std::span<const int> devices) const;
-  // Of one run of a local node with its packing on a device of the group. REQUIRES: IsCollective.
-  double CollectiveSeconds(const ir::Graph& local, const ir::Node& node,
-                           const mesh::GroupShape& group, int device) const;
 
   double MessageSeconds(int64_t bytes, int from, int to) const;
   mesh::LinkClass ClassOf(int from, int to) const;

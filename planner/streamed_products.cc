@@ -375,7 +375,10 @@ class PieceClock {
     for (const DeviceIndex member : mesh_.GroupOf(0, node.attrs.Strs("axes"))) {
       group.push_back(member.value());
     }
-    return costs_.costs.CollectiveSeconds(graph, node, costs_.costs.ShapeOf(group), device_);
+    double bytes = 0;
+    for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
+    return costs_.costs.CollectiveSeconds(CollectiveKindOf(node.op), bytes, group) +
+           costs_.costs.NodeSeconds(PackingOf(graph, node), device_);
   }
 
   const StreamCosts& costs_;

@@ -220,7 +220,10 @@ class NodeCosts {
     if (!planner::IsCollective(node.op)) return model_.NodeSeconds(graph, node, device);
     const std::vector<int> group = planner::GroupMembers(program, node.attrs.Strs("axes"));
     if (group.size() == 1) return 0;
-    return model_.CollectiveSeconds(graph, node, model_.ShapeOf(group), device);
+    double bytes = 0;
+    for (const ValueId id : node.inputs) bytes += static_cast<double>(graph.type(id).bytes());
+    return model_.CollectiveSeconds(planner::CollectiveKindOf(node.op), bytes, group) +
+           model_.NodeSeconds(planner::PackingOf(graph, node), device);
   }
 
   planner::CostModel model_;

@@ -47,8 +47,11 @@ class NodePricer {
     if (!planner::IsCollective(node.op)) {
       return costs_.NodeSeconds(graph, node, devices_.front());
     }
+    double bytes = 0;
+    for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
     const mesh::GroupShape& group = GroupOf(node.attrs.Strs("axes"));
-    return costs_.CollectiveSeconds(graph, node, group, devices_.front());
+    return mesh::CostOfCollective(planner::CollectiveKindOf(node.op), bytes, group).seconds +
+           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.front());
   }
 
  private:
