@@ -224,17 +224,13 @@ class Coster {
       cost.boundary_bytes = probe.boundary_bytes;
     });
     const size_t layers = layers_of_part_[At(part)].size();
-    const double beside = BesideOfReplicas();
+    // A gather right before its reader waits for the bytes of the kernels before, and its reader
+    // for it and all that is moved before it.
+    const double beside = layout().zero == 3 && !gathers_ahead_ ? 0 : memo_->beside;
     cost.forward_s += ExposedSeconds(cost.forward_s, moved.forward_s, layers, beside);
     cost.backward_s += ExposedSeconds(cost.backward_s, moved.backward_s, layers, beside);
     cost.backward_s -= cost.weight_s;
     return cost;
-  }
-
-  // The share of what replicas move that is hidden. A gather right before its reader waits for the
-  // bytes of the kernels before, and its reader for it and all that is moved before it.
-  double BesideOfReplicas() const {
-    return layout().zero == 3 && !gathers_ahead_ ? 0 : memo_->beside;
   }
 
   // Neighbours in a part with the same costs are added up at once: what a layout costs to price
