@@ -137,12 +137,12 @@ Status PrintGroupedCase(const GroupedCase& grouped) {
   const double seconds = std::reduce(own.begin(), own.end());
   double limit = 0;
   for (size_t i = 0; i < one.size(); ++i) limit += std::max(one[i], memory[i]);
-  fmt::print(
-      R"({{"grouped":[{:.6g}],"one":[{:.6g}],"memory":[{:.6g}],"gflop":{:.6g},"ratio":{:.4g},"limit_ratio":{:.4g}}})"
-      "\n",
-      fmt::join(own, ","), fmt::join(one, ","), fmt::join(memory, ","),
-      6e-9 * static_cast<double>(all * grouped.d * grouped.f),
-      std::reduce(one.begin(), one.end()) / seconds, limit / seconds);
+  fmt::print(R"({{"grouped":[{:.6g}],"one":[{:.6g}],"memory":[{:.6g}],"gflop":{:.6g},)"
+             R"("ratio":{:.4g},"limit_ratio":{:.4g}}})"
+             "\n",
+             fmt::join(own, ","), fmt::join(one, ","), fmt::join(memory, ","),
+             6e-9 * static_cast<double>(all * grouped.d * grouped.f),
+             std::reduce(one.begin(), one.end()) / seconds, limit / seconds);
   return OkStatus();
 }
 

@@ -307,7 +307,7 @@ class PlanFinder {
     Result<FoundLayout> found = FindLayout(job_, devices, options_, time, misfits);
     if (!found.has_value()) return found;
     deciders_.Add(found->deciders);
-    timed_out_ |= !SharesCores(topology_) &&
+    timed_out_ |= !SharesCores(topology_) && !time_.is_part() &&
                   AddFewerMicrobatches(job_, devices, options_, time, misfits, found->best);
     return found;
   }

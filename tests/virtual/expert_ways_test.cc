@@ -4,17 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <map>
 #include <utility>
 
-#include "base/mutex.h"
 #include "mesh/topology.h"
 #include "models/mixture.h"
 #include "planner/expert_ways.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
 #include "tests/scale.h"
+#include "tests/virtual/awaited.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
 
@@ -413,31 +413,18 @@ class ProductsBesideMoves final : public ops::NodeObserver {
 
   void OnNode(const ir::Graph& graph, NodeId node, double) override {
     const ir::Node& at = graph.node(node);
-    const MutexLock lock(mutex_);
-    if (at.op == ir::Op::kGroupedMatmul) {
-      made_ = true;
-      changed_.NotifyAll();
-    }
+    if (at.op == ir::Op::kGroupedMatmul) made_.Happen();
     if (at.op != ir::Op::kAllToAll || graph.type(at.outputs[0]).rank() != 4) return;
     // A move ends on no device before all have begun it.
-    ++moved_;
-    if (moved_ <= devices_ || moved_ > 2 * devices_ || late_) return;
-    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!made_ && changed_.WaitUntil(mutex_, due)) continue;
-    if (!made_) late_ = true;
+    const int moved = ++moved_;
+    if (moved > devices_ && moved <= 2 * devices_) made_.Await();
   }
-  bool late() const {
-    const MutexLock lock(mutex_);
-    return late_;
-  }
+  bool late() const { return made_.late(); }
 
  private:
   const int devices_;
-  mutable Mutex mutex_;
-  CondVar changed_;
-  int moved_ MW_GUARDED_BY(mutex_) = 0;
-  bool made_ MW_GUARDED_BY(mutex_) = false;
-  bool late_ MW_GUARDED_BY(mutex_) = false;
+  std::atomic<int> moved_ = 0;
+  Awaited made_;  // a product
 };
 
 TEST(ExpertChunks, ASecondOneIsMovedWhileTheFirstIsComputed) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <optional>
 #include <set>
 #include <thread>
@@ -15,6 +15,7 @@
 #include "planner/cost_model.h"
 #include "planner/forecast.h"
 #include "tests/scale.h"
+#include "tests/virtual/awaited.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
 
@@ -74,18 +75,13 @@ class ThreadsOfNodes final : public ops::NodeObserver {
 
   void OnNode(const ir::Graph& graph, NodeId node, double) override {
     const ir::Op op = graph.node(node).op;
-    const MutexLock lock(mutex_);
-    (planner::IsCollective(op) ? collectives_ : kernels_).insert(std::this_thread::get_id());
+    Remember(op);
     // Loss and count are scalars, which the forward has made.
     const bool gradient = graph.type(graph.node(node).outputs[0]).rank() > 0;
-    reduced_ = reduced_ || (op == awaited_ && gradient);
-    changed_.NotifyAll();
+    if (op == awaited_ && gradient) reduced_.Happen();
     const ir::Node& at = graph.node(node);
     const bool stops = at.phase == ir::Phase::kBackward && at.layer == 0;
-    if (!awaited_ || !stops || late_) return;
-    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!reduced_ && changed_.WaitUntil(mutex_, due)) continue;
-    if (!reduced_) late_ = true;
+    if (awaited_ && stops) reduced_.Await();
   }
 
   // Threads that run nothing but collectives.
@@ -95,19 +91,19 @@ class ThreadsOfNodes final : public ops::NodeObserver {
     for (const std::thread::id& id : collectives_) count += kernels_.contains(id) ? 0 : 1;
     return count;
   }
-  bool late() const {
-    const MutexLock lock(mutex_);
-    return late_;
-  }
+  bool late() const { return reduced_.late(); }
 
  private:
+  void Remember(ir::Op op) {
+    const MutexLock lock(mutex_);
+    (planner::IsCollective(op) ? collectives_ : kernels_).insert(std::this_thread::get_id());
+  }
+
   const std::optional<ir::Op> awaited_;
   mutable Mutex mutex_;
-  CondVar changed_;
   std::set<std::thread::id> kernels_ MW_GUARDED_BY(mutex_);
   std::set<std::thread::id> collectives_ MW_GUARDED_BY(mutex_);
-  bool reduced_ MW_GUARDED_BY(mutex_) = false;
-  bool late_ MW_GUARDED_BY(mutex_) = false;
+  Awaited reduced_;
 };
 
 using TrafficByKind = std::map<std::pair<std::string, collective::Kind>, collective::Counters>;
@@ -189,43 +185,30 @@ class StopsForGathers final : public ops::NodeObserver {
 
   void OnNode(const ir::Graph& graph, NodeId node, double) override {
     const ir::Node& at = graph.node(node);
-    const MutexLock lock(mutex_);
     if (at.op == ir::Op::kAllGather) {
       const std::vector<NodeId> readers = graph.Users()[at.outputs[0]];
       if (readers.empty()) return;
       const ir::Node& reader = graph.node(readers[0]);
-      gathered_ = gathered_ || (reader.phase == phase_ && reader.layer == next_layer());
-      changed_.NotifyAll();
+      if (reader.phase == phase_ && reader.layer == next_layer()) gathered_.Happen();
       return;
     }
     const bool reads = std::any_of(at.inputs.begin(), at.inputs.end(), [&](ValueId input) {
       return graph.producer(input).op == ir::Op::kAllGather;
     });
-    if (!reads || at.phase != phase_ || at.layer != 1 || late_) return;
+    if (!reads || at.phase != phase_ || at.layer != 1 || late()) return;
     ++stops_;
-    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!gathered_ && changed_.WaitUntil(mutex_, due)) continue;
-    late_ = !gathered_;
+    gathered_.Await();
   }
 
-  bool late() const {
-    const MutexLock lock(mutex_);
-    return late_;
-  }
-  int stops() const {
-    const MutexLock lock(mutex_);
-    return stops_;
-  }
+  bool late() const { return gathered_.late(); }
+  int stops() const { return stops_; }
 
  private:
   int next_layer() const { return phase_ == ir::Phase::kForward ? 2 : 0; }
 
   const ir::Phase phase_;
-  mutable Mutex mutex_;
-  CondVar changed_;
-  int stops_ MW_GUARDED_BY(mutex_) = 0;
-  bool gathered_ MW_GUARDED_BY(mutex_) = false;
-  bool late_ MW_GUARDED_BY(mutex_) = false;
+  std::atomic<int> stops_ = 0;
+  Awaited gathered_;
 };
 
 // Three layers whose weights two replicas split. What is computed is small beside the weights.

@@ -5,16 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <atomic>
 #include <string>
 #include <vector>
 
-#include "base/mutex.h"
 #include "client/trainer.h"
 #include "mesh/topology.h"
 #include "planner/forecast.h"
 #include "planner/layout.h"
 #include "tests/scale.h"
+#include "tests/virtual/awaited.h"
 #include "tests/virtual/run_job.h"
 #include "tests/virtual/tiny_models.h"
 
@@ -142,23 +142,13 @@ class ProductsBesideGathers final : public ops::NodeObserver {
 
   void OnNode(const ir::Graph& graph, NodeId node, double) override {
     const ir::Op op = graph.node(node).op;
-    const MutexLock lock(mutex_);
-    if (op == ir::Op::kEinsum || BeginsWithProduct(graph.node(node))) {
-      made_ = true;
-      changed_.NotifyAll();
-    }
+    if (op == ir::Op::kEinsum || BeginsWithProduct(graph.node(node))) made_.Happen();
     if (op != ir::Op::kAllGather) return;
     // A gather ends on no device before all have begun it.
-    ++gathered_;
-    if (gathered_ <= devices_ || gathered_ > 2 * devices_ || late_) return;
-    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!made_ && changed_.WaitUntil(mutex_, due)) continue;
-    if (!made_) late_ = true;
+    const int gathered = ++gathered_;
+    if (gathered > devices_ && gathered <= 2 * devices_) made_.Await();
   }
-  bool late() const {
-    const MutexLock lock(mutex_);
-    return late_;
-  }
+  bool late() const { return made_.late(); }
 
  private:
   static bool BeginsWithProduct(const ir::Node& node) {
@@ -166,11 +156,8 @@ class ProductsBesideGathers final : public ops::NodeObserver {
   }
 
   const int devices_;
-  mutable Mutex mutex_;
-  CondVar changed_;
-  int gathered_ MW_GUARDED_BY(mutex_) = 0;
-  bool made_ MW_GUARDED_BY(mutex_) = false;
-  bool late_ MW_GUARDED_BY(mutex_) = false;
+  std::atomic<int> gathered_ = 0;
+  Awaited made_;  // a product
 };
 
 TEST(StreamedProductsBeside, ASecondChunkIsGatheredWhileTheFirstIsComputed) {

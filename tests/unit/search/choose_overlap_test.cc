@@ -214,7 +214,7 @@ TEST(ChooseOverlap, IsNamedWhereItIsWhatDoesNotFit) {
   ASSERT_FALSE(beside.has_value());
   EXPECT_EQ(beside.error().code(), StatusCode::kResourceExhausted);
   const std::string& why = beside.error().message();
-  EXPECT_NE(why.find("It fits with parallelism.overlap = false"), std::string::npos) << why;
+  EXPECT_NE(why.find("it fits with parallelism.overlap = false"), std::string::npos) << why;
   EXPECT_NE(why.find(" bytes and has "), std::string::npos) << why;
 }
 

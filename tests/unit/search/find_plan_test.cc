@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 
 #include "mesh/device_profile.h"
@@ -13,6 +12,7 @@
 #include "search/least_memory.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
+#include "tests/ticking_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -206,20 +206,9 @@ TEST(FindPlan, RefusesAtOnceWhatNoLayoutFitsAndSaysHowManyDevicesDo) {
   EXPECT_TRUE(CheckLeastMemory(job, Gpus(2, 0)).ok()) << "unknown memory is enough";
 }
 
-// Every look at it takes a millisecond.
-class TickingClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns_.fetch_add(1'000'000); }
-  int64_t UnixMs() const override { return NowNs() / 1'000'000; }
-
- private:
-  mutable std::atomic<int64_t> now_ns_ = 0;
-};
-
 // Searches for less and less memory follow one another where nothing fits.
 TEST(FindPlan, WhileNothingFitsAllSearchesTogetherEndInTime) {
-  ir::JobRequest job = SmallGpt2Job(4);
-  job.parallel = ir::OpenParallel();
+  const ir::JobRequest job = OpenJob();
   // A little more than the state, which needs more beside it.
   const int64_t most = LeastStateBytes(job) / 4 + LeastStateBytes(job) / 100;
   FindOptions options;

@@ -18,9 +18,8 @@ namespace {
 
 using planner::Recompute;
 
-ir::JobRequest OpenJob() {
-  ir::JobRequest job;
-  job.parallel = ir::OpenParallel();
+ir::JobRequest JobOfParts() {
+  ir::JobRequest job = OpenJob();
   job.parallel.part_layers = "2,1";
   return job;
 }
@@ -36,7 +35,7 @@ planner::Layout LayoutOf(int64_t microbatches, int64_t zero) {
 }
 
 TEST(JobsWithFewerMicrobatches, AreThoseOfItsDivisorsFromTheFewest) {
-  const auto jobs = JobsWithFewerMicrobatches(OpenJob(), LayoutOf(6, 1));
+  const auto jobs = JobsWithFewerMicrobatches(JobOfParts(), LayoutOf(6, 1));
   ASSERT_EQ(jobs.size(), 3U);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const ir::ParallelSpec& pinned = jobs[i].parallel;
@@ -51,28 +50,28 @@ TEST(JobsWithFewerMicrobatches, AreThoseOfItsDivisorsFromTheFewest) {
 }
 
 TEST(JobsWithFewerMicrobatches, AreNoneWhereStagesNeedThemOrTheJobSaysHowMany) {
-  EXPECT_TRUE(JobsWithFewerMicrobatches(OpenJob(), LayoutOf(1, 0)).empty());
+  EXPECT_TRUE(JobsWithFewerMicrobatches(JobOfParts(), LayoutOf(1, 0)).empty());
   planner::Layout staged = LayoutOf(6, 0);
   staged.pipeline = 2;
-  EXPECT_TRUE(JobsWithFewerMicrobatches(OpenJob(), staged).empty());
-  ir::JobRequest pinned = OpenJob();
+  EXPECT_TRUE(JobsWithFewerMicrobatches(JobOfParts(), staged).empty());
+  ir::JobRequest pinned = JobOfParts();
   pinned.parallel.microbatches = 6;
   EXPECT_TRUE(JobsWithFewerMicrobatches(pinned, LayoutOf(6, 0)).empty());
 }
 
 TEST(JobsWithoutZero, HaveTheSameDegreesAndMicrobatches) {
-  const auto jobs = JobsWithoutZero(OpenJob(), LayoutOf(6, 3));
+  const auto jobs = JobsWithoutZero(JobOfParts(), LayoutOf(6, 3));
   ASSERT_EQ(jobs.size(), 1U);
   EXPECT_EQ(jobs[0].parallel.zero, 0);
   EXPECT_EQ(jobs[0].parallel.microbatches, 6);
   EXPECT_EQ(jobs[0].parallel.tensor, 4);
-  EXPECT_TRUE(JobsWithoutZero(OpenJob(), LayoutOf(6, 0)).empty());
-  ir::JobRequest asked = OpenJob();
+  EXPECT_TRUE(JobsWithoutZero(JobOfParts(), LayoutOf(6, 0)).empty());
+  ir::JobRequest asked = JobOfParts();
   asked.parallel.zero = 2;
   EXPECT_TRUE(JobsWithoutZero(asked, LayoutOf(6, 2)).empty());
   planner::Layout meshes = LayoutOf(6, 2);
   meshes.stage_degrees = {{2, 1}, {1, 1}};
-  EXPECT_TRUE(JobsWithoutZero(OpenJob(), meshes).empty());
+  EXPECT_TRUE(JobsWithoutZero(JobOfParts(), meshes).empty());
 }
 
 // A device whose small products are `faster` than large ones, relative to them.

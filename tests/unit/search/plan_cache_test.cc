@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "tests/scale.h"
 #include "tests/still_clock.h"
+#include "tests/ticking_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
@@ -35,8 +36,7 @@ class FakeCache : public PlanCache {
 };
 
 ir::JobRequest SmallJob() {
-  ir::JobRequest job = SmallGpt2Job(4);
-  job.parallel = ir::OpenParallel();
+  ir::JobRequest job = OpenJob();
   return job;
 }
 
@@ -207,16 +207,6 @@ TEST_F(CachedFindPlan, WhatCannotBeKeptIsANote) {
   ASSERT_TRUE(found.has_value()) << found.error();
   EXPECT_THAT(Notes(*found), HasSubstr("the plan is not kept: disk full"));
 }
-
-// A millisecond passes whenever someone looks.
-class TickingClock final : public Clock {
- public:
-  int64_t NowNs() const override { return 1'000'000 * ++looks_; }
-  int64_t UnixMs() const override { return NowMs(); }
-
- private:
-  mutable int64_t looks_ = 0;
-};
 
 TEST_F(CachedFindPlan, WhatTheTimeWasNotEnoughForIsNotKept) {
   mesh::Topology sharing = topology_;

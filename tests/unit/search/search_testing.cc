@@ -98,4 +98,10 @@ ir::JobRequest SmallGpt2Job(int layers) {
   return job;
 }
 
+ir::JobRequest OpenJob() {
+  ir::JobRequest job = SmallGpt2Job(4);
+  job.parallel = ir::OpenParallel();
+  return job;
+}
+
 }  // namespace meshwright::search

@@ -45,6 +45,8 @@ Result<ir::Graph> Gpt2Loss(const models::Gpt2Config& config, int64_t batch, int6
 // A GPT-2 of `layers` blocks of width 64, 8 rows of 32 tokens: planned in milliseconds. Degrees are
 // those that ir::ParallelSpec has.
 ir::JobRequest SmallGpt2Job(int layers);
+// One of four blocks whose layout is all open.
+ir::JobRequest OpenJob();
 
 // Collectives of all pieces, by op name; those on scalars left out.
 std::map<std::string, int> CollectivesOf(const planner::Partition& partition);

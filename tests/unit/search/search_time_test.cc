@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <string>
 #include <vector>
 
@@ -12,26 +11,11 @@
 #include "search/find_layout.h"
 #include "search/least_memory.h"
 #include "tests/fake_clock.h"
+#include "tests/ticking_clock.h"
 #include "tests/unit/search/search_testing.h"
 
 namespace meshwright::search {
 namespace {
-
-// Every look at it takes a millisecond.
-class TickingClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns_.fetch_add(1'000'000); }
-  int64_t UnixMs() const override { return NowNs() / 1'000'000; }
-
- private:
-  mutable std::atomic<int64_t> now_ns_ = 0;
-};
-
-ir::JobRequest OpenJob() {
-  ir::JobRequest job = SmallGpt2Job(4);
-  job.parallel = ir::OpenParallel();
-  return job;
-}
 
 ir::JobRequest WithOpenMemories(ir::JobRequest job) {
   job.parallel.optimizer_memory = job.parallel.weights_memory = "auto";

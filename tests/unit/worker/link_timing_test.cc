@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <thread>
 
+#include "tests/ticking_clock.h"
 #include "worker/core_share.h"
 
 namespace meshwright::worker {
@@ -26,18 +26,8 @@ TEST(TimeLinks, MeasuresEveryTransportOfThisHost) {
   }
 }
 
-// Time passes only when somebody asks for it, as long for every batch: what a batch does is then
-// known exactly. Two threads ask.
-class TickingClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns_.fetch_add(1'000'000); }
-  int64_t UnixMs() const override { return 0; }
-
- private:
-  mutable std::atomic<int64_t> now_ns_{0};
-};
-
 TEST(TimeLinks, TellsLatencyFromBytes) {
+  // Time is as long for every batch, so that what one does is known exactly. Two threads ask.
   // A batch of 50 small calls seems to take as long as one of 2 large ones, or a few times that
   // when both threads ask at once.
   const auto timings = TimeLinks({}, TickingClock());
