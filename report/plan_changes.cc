@@ -196,6 +196,7 @@ class Offers {
     search::FindOptions options;
     options.timeout_ms = own.left_ms(true) / 2;
     options.patience_ms = own.left_ms(false);
+    options.any_that_fits = true;
     return PlanJob(std::move(prepared), change.topology, options, time.clock(),
                    planner::PlanScope::kOnePerStage);
   }

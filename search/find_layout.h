@@ -45,6 +45,8 @@ struct FindOptions {
   int64_t timeout_ms = 10'000;
   int64_t patience_ms = 30'000;  // of all of it, while there is none
   int alternatives = 8;
+  // Whether a job fits is the question: no time goes to layouts that are better otherwise.
+  bool any_that_fits = false;
   // False: the best so far is good enough.
   std::function<bool(const FindProgress&)> progress = {};
   // Of FindPlan (search/plan_cache.h): decisions of the past that it takes and adds to; null: none.

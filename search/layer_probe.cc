@@ -427,9 +427,8 @@ ZeroSplit SplitOver(const LayerProbe& probe, int64_t replicas, int64_t min_bytes
       split.largest_renewed_bytes = std::max(split.largest_renewed_bytes, weight.bytes);
     }
     split.largest_bytes = std::max(split.largest_bytes, weight.gradient_bytes);
-    const int64_t gathered = weight.copy_bytes > 0 ? weight.copy_bytes : weight.bytes;
-    split.largest_gathered_bytes = std::max(split.largest_gathered_bytes, gathered);
-    split.gathered_bytes += gathered;
+    split.largest_gathered_bytes = std::max(
+        split.largest_gathered_bytes, weight.copy_bytes > 0 ? weight.copy_bytes : weight.bytes);
     const ir::TensorType type{ir::DType::kF32, weight.dims};
     if (planner::BytesOfBlocks(type, dim - weight.dims.begin()) == 0) continue;
     split.packed_bytes = std::max(split.packed_bytes, weight.bytes);

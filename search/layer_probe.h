@@ -82,7 +82,6 @@ struct ZeroSplit {
   int64_t largest_renewed_bytes = 0;   // of one weight that is no master
   int64_t largest_bytes = 0;           // of one gradient
   int64_t largest_gathered_bytes = 0;  // of one weight or its copy
-  int64_t gathered_bytes = 0;          // of all of them
   int64_t packed_bytes = 0;            // of the largest whose blocks are no runs of memory
 };
 // Of weights that have at least so many bytes on a device.

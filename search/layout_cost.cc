@@ -25,7 +25,7 @@ size_t At(int index) { return static_cast<size_t>(index); }
 
 class Coster {
  public:
-  Coster(const LayoutInput& input, const Layout& layout, double give_up_s, bool may_gather_ahead)
+  Coster(const LayoutInput& input, const Layout& layout, double give_up_s)
       : input_(input), shape_(layout.shape()), give_up_s_(give_up_s) {
     result_.layout = layout;
     pinned_ = !layout.recompute.empty();
@@ -33,12 +33,15 @@ class Coster {
     const bool shares =
         input.memo != nullptr && layout.devices.empty() && layout.stage_degrees.empty();
     memo_ = shares ? input.memo : &own_memo_;
-    if (memo_->devices.empty()) FillMemo();
-    gathers_ahead_ = may_gather_ahead && layout.zero == 3 && memo_->beside > 0;
+    if (!memo_->devices.empty()) return;
+    if (input.beside) memo_->beside = input.beside(layout);
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      memo_->devices.push_back(FindDevices(stage));
+      memo_->classes.push_back(SlowestClass(stage));
+      memo_->replicas.push_back(ReplicasOf(*input.costs, layout.DegreesOf(stage),
+                                           layout.zero_groups, memo_->devices.back()));
+    }
   }
-
-  // Weights, a layer ahead of their readers.
-  bool gathers_ahead() const { return gathers_ahead_; }
 
   double Bound() {
     SplitLayers();
@@ -72,16 +75,6 @@ class Coster {
   }
 
  private:
-  void FillMemo() {
-    if (input_.beside) memo_->beside = input_.beside(layout());
-    for (int stage = 0; stage < shape_.stages; ++stage) {
-      memo_->devices.push_back(FindDevices(stage));
-      memo_->classes.push_back(SlowestClass(stage));
-      memo_->replicas.push_back(ReplicasOf(*input_.costs, layout().DegreesOf(stage),
-                                           layout().zero_groups, memo_->devices.back()));
-    }
-  }
-
   const Layout& layout() const { return result_.layout; }
 
   // A stage waits for the slowest of its devices.
@@ -224,11 +217,8 @@ class Coster {
       cost.boundary_bytes = probe.boundary_bytes;
     });
     const size_t layers = layers_of_part_[At(part)].size();
-    // A gather right before its reader waits for the bytes of the kernels before, and its reader
-    // for it and all that is moved before it.
-    const double beside = layout().zero == 3 && !gathers_ahead_ ? 0 : memo_->beside;
-    cost.forward_s += ExposedSeconds(cost.forward_s, moved.forward_s, layers, beside);
-    cost.backward_s += ExposedSeconds(cost.backward_s, moved.backward_s, layers, beside);
+    cost.forward_s += ExposedSeconds(cost.forward_s, moved.forward_s, layers, memo_->beside);
+    cost.backward_s += ExposedSeconds(cost.backward_s, moved.backward_s, layers, memo_->beside);
     cost.backward_s -= cost.weight_s;
     return cost;
   }
@@ -466,8 +456,7 @@ class Coster {
     return {DataOf(stage),       layout().DegreesOf(stage).tensor(),
             layout().zero,       layout().zero_groups,
             shape_.stages,       Accumulates(),
-            input_.bucket_bytes, memo_->replicas[At(stage)],
-            gathers_ahead_};
+            input_.bucket_bytes, memo_->replicas[At(stage)]};
   }
 
   // What a stage holds all the time and does once per step.
@@ -562,32 +551,36 @@ class Coster {
   std::vector<int> tied_layers_;     // read weights of earlier layers
   std::vector<InFlight> in_flight_;  // per part, at the fullest moment of its stage
   bool pinned_ = false;              // what is recomputed
-  bool gathers_ahead_ = false;
   LayoutCost result_;
 };
 
 }  // namespace
 
-// As the planner, which leaves gathers at their readers where there is no room ahead of them. To
-// recompute for that room may be faster than that, or slower.
 LayoutCost CostOfLayout(const LayoutInput& input, const Layout& layout, double give_up_s) {
-  Coster coster(input, layout, give_up_s, /*may_gather_ahead=*/true);
-  LayoutCost cost = coster.Run();
-  if (!coster.gathers_ahead()) return cost;
-  const auto dearer = [&](Recompute mode) { return mode != input.modes.front(); };
-  const bool pinned = !layout.recompute.empty();
-  const auto& modes = cost.layout.recompute;
-  const bool roomy = pinned || std::none_of(modes.begin(), modes.end(), dearer);
-  if (cost.missing_bytes == 0 && roomy) return cost;
-  LayoutCost late = Coster(input, layout, give_up_s, /*may_gather_ahead=*/false).Run();
-  if (cost.missing_bytes > 0 || late.missing_bytes > 0) {
-    return late.missing_bytes < cost.missing_bytes ? late : cost;
-  }
-  return late.step_s < cost.step_s ? late : cost;
+  return Coster(input, layout, give_up_s).Run();
 }
 
 double BoundOfLayout(const LayoutInput& input, const Layout& layout) {
-  return Coster(input, layout, 0, /*may_gather_ahead=*/true).Bound();
+  return Coster(input, layout, 0).Bound();
+}
+
+double LeastSeconds(const LayoutInput& input, const Layout& layout) {
+  if (input.layers.size() > 1) return 0;
+  // A class that is smaller than a tensor group was measured together with slower devices.
+  double least_s = std::numeric_limits<double>::infinity();
+  for (const auto& layers : input.layers[0]) {
+    double sum = 0;
+    double largest = 0;
+    for (const LayerModes* modes : layers) {
+      const LayerProbe& probe = modes->at(input.modes.front());
+      sum += probe.forward_s + probe.backward_s;
+      largest = std::max(largest, probe.forward_s + probe.backward_s);
+    }
+    const double per_stage =
+        std::max(sum / static_cast<double>(layout.pipeline), layout.chunks == 1 ? largest : 0);
+    least_s = std::min(least_s, static_cast<double>(layout.microbatches) * per_stage);
+  }
+  return least_s;
 }
 
 }  // namespace meshwright::search

@@ -6,9 +6,8 @@
 //
 // A stage's microbatch takes the sum of its layers; messages arrive after their latency and bytes;
 // after the last backward a stage reduces its gradients and renews its weights. Where programs run
-// collectives beside what computes, what replicas move costs what is longer than that; weights that
-// ZeRO splits have to be gathered a layer ahead for it, if there is room (planner/early_gathers.h).
-// ZeRO (planner/zero.h) splits the optimizer's work and state (1), reduce-scatters gradients per
+// collectives beside what computes, what replicas move costs what is longer than that. ZeRO
+// (planner/ zero.h) splits the optimizer's work and state (1), reduce-scatters gradients per
 // microbatch (2), gathers weights per microbatch (3). Where a stage's microbatches do not fit, its
 // layers recompute one after the other: first norms and activation functions in all, then whole
 // layers from the first, until it fits.

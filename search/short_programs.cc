@@ -31,11 +31,16 @@ size_t ShortestOfNearest(const std::vector<LayoutCost>& best) {
 bool AddFewerMicrobatches(const ir::JobRequest& job, const mesh::Topology& topology,
                           const FindOptions& options, const SearchTime& time,
                           const LeftOut& left_out, std::vector<LayoutCost>& best) {
+  if (options.any_that_fits) return false;
   const SearchTime better = time.ForBetter();
   FindOptions quiet = options;
   quiet.progress = nullptr;  // of the search that is over
   const LayoutCost fastest = best.front();
-  for (const ir::JobRequest& fewer : JobsWithFewerMicrobatches(job, fastest.layout)) {
+  const std::vector<ir::JobRequest> jobs = JobsWithFewerMicrobatches(job, fastest.layout);
+  std::vector<ir::JobRequest> tried;  // the fewest, and one that is the likelier to fit
+  if (!jobs.empty()) tried.push_back(jobs.front());
+  if (jobs.size() > 1) tried.push_back(jobs.back());
+  for (const ir::JobRequest& fewer : tried) {
     if (better.IsOver(true)) return true;
     const auto found = FindLayout(fewer, topology, quiet, better, left_out);
     if (!found.has_value() || !IsNear(found->best.front(), fastest)) continue;

@@ -22,8 +22,9 @@ bool IsNear(const LayoutCost& cost, const LayoutCost& fastest);
 size_t ShortestOfNearest(const std::vector<LayoutCost>& best);
 
 // The search keeps the fastest of equal degrees. Adds to its answer, in its place, the fastest with
-// fewer microbatches that is near it, where it has one stage: the one with the fewest. Arguments as
-// of the search; what it found last leaves where there are too many. Whether the time was over.
+// fewer microbatches that is near it, where it has one stage: the fewest, or else half as many.
+// Arguments as of the search; what it found last leaves where there are too many. Whether the time
+// was over.
 bool AddFewerMicrobatches(const ir::JobRequest& job, const mesh::Topology& topology,
                           const FindOptions& options, const SearchTime& time,
                           const LeftOut& left_out, std::vector<LayoutCost>& best);

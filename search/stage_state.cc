@@ -135,8 +135,6 @@ void StageState::Add(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner
   const auto degree = static_cast<double>(setting_.Degree(ZeroKind::kOptimizer));
   cost_.update_s += count * probe.update_s * (1 - split + split / degree);
   run_bytes_ = std::max(run_bytes_, RunBytes(probe, zero));
-  gathered_layers_[zero.gathered_bytes] += count;
-  largest_gathered_bytes_ = std::max(largest_gathered_bytes_, zero.largest_gathered_bytes);
   packed_bytes_ =
       std::max({packed_bytes_, probe.packed_bytes, setting_.zero >= 1 ? zero.packed_bytes : 0});
   // Of a weight the block that the optimizer renews before all are gathered.
@@ -161,23 +159,6 @@ int64_t StageState::RunBytes(const LayerProbe& probe, const ZeroSplit& zero) con
   if (probe.recomputes) return probe.transient_bytes + probe.largest_made_bytes + blocks;
   return std::max({probe.transient_bytes + probe.largest_made_bytes,
                    probe.transient_bytes + gathered, probe.largest_made_bytes + blocks});
-}
-
-// At most what the middle one of the layers gathers, beside the weight that is read.
-int64_t StageState::AheadBytes() const {
-  if (!setting_.gathers_ahead) return 0;
-  int64_t all_bytes = 0;
-  int layers = 0;
-  for (const auto& [bytes, count] : gathered_layers_) {
-    all_bytes += count * bytes;
-    layers += count;
-  }
-  int left = (layers + 1) / 2;
-  for (const auto& [bytes, count] : gathered_layers_) {
-    left -= count;
-    if (left <= 0) return std::min(bytes, all_bytes - largest_gathered_bytes_);
-  }
-  return 0;
 }
 
 void StageState::AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner) {
@@ -218,7 +199,7 @@ StageCost StageState::Finish() const {
       setting_.zero == 1 ? split_bytes / setting_.Degree(ZeroKind::kOptimizer) : 0;
   const int64_t renewal = renewal_bytes_ + (setting_.stages == 1 ? blocks : 0);
   if (setting_.stages > 1) cost.update_bytes += blocks;
-  cost.transient_bytes = std::max(run_bytes_ + AheadBytes(), renewal) + PackedBytes();
+  cost.transient_bytes = std::max(run_bytes_, renewal) + PackedBytes();
   return cost;
 }
 

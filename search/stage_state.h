@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 
 #include "mesh/cost.h"
@@ -65,7 +64,6 @@ struct StateSetting {
   bool accumulates = true;   // else a gradient is there from its backward to the update
   int64_t bucket_bytes = 0;  // of gradients that one call reduces
   Replicas replicas;
-  bool gathers_ahead = false;  // weights, a layer ahead of their readers (planner/early_gathers.h)
   int64_t Degree(planner::ZeroKind kind) const {
     return planner::ZeroDegree(data, zero, groups, kind);
   }
@@ -103,8 +101,6 @@ class StageState {
   bool RenewsBlocks() const { return setting_.zero == 1 || setting_.zero == 2; }
   int64_t SharedBlock(int64_t bytes, const LayerProbe& probe, const ZeroSplit& zero) const;
   int64_t RunBytes(const LayerProbe& probe, const ZeroSplit& zero) const;
-  // Of weights that are gathered and not yet read.
-  int64_t AheadBytes() const;
   void AddGradients(int64_t bytes);
   void AddShared(const LayerProbe& probe, const ZeroSplit& zero, SharedOwner owner);
   void AddExchange(const LayerProbe& probe, const ZeroSplit& zero, bool sums_into_slot);
@@ -119,8 +115,6 @@ class StageState {
   int64_t run_bytes_ = 0;      // of the largest run of a microbatch
   int64_t renewal_bytes_ = 0;  // of the largest run of the update
   int64_t packed_bytes_ = 0;
-  int64_t largest_gathered_bytes_ = 0;      // of one weight
-  std::map<int64_t, int> gathered_layers_;  // by what one gathers
 };
 
 // Of one lane that computes and one for what replicas move, both through so many layers: how much

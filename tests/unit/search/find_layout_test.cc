@@ -3,7 +3,6 @@
 #include "search/find_layout.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -254,41 +253,6 @@ TEST(LayoutCosts, MemoryIsAboutThatOfTheProgramWhateverIsRecomputed) {
         EXPECT_GT(ratio, 0.83) << mode << " " << layout.ToString() << ", stage " << stage;
         EXPECT_LT(ratio, 1.25) << mode << " " << layout.ToString() << ", stage " << stage;
       }
-    }
-  }
-}
-
-// Weights that come a layer ahead of their readers are hidden and take memory; where there is no
-// room for that they do neither, as the planner leaves them.
-TEST(LayoutCosts, WeightsGatheredAheadAreThoseOfTheProgram) {
-  for (const auto& layout : {LayoutOf(8, 1, 1, 2, "1f1b", 3), LayoutOf(4, 1, 2, 4, "1f1b", 3)}) {
-    mesh::Topology topology = Gpus(2);
-    ir::JobRequest job = Gpt2Job(16, 64, 1024);
-    Pin(job.parallel, layout);
-    job.parallel.overlap = true;
-    int64_t fullest = 0;
-    double fastest_s = 0;
-    for (const bool roomy : {true, false}) {
-      for (auto& device : topology.devices) device.memory_bytes = roomy ? 0 : fullest - 1;
-      const auto found = FindLayout(job, topology, {}, kStill);
-      ASSERT_TRUE(found.has_value()) << layout.ToString() << ": " << found.error();
-      const LayoutCost& cost = found->best.front();
-      const auto plan = planner::MakePlanOf(job, topology, cost.layout);
-      ASSERT_TRUE(plan.has_value()) << plan.error();
-      const std::string notes = fmt::format("{}", fmt::join(plan->notes, "\n"));
-      EXPECT_EQ(notes.find("a layer ahead") == std::string::npos, roomy) << layout.ToString();
-      for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
-        const auto& memory =
-            plan->memory[stage * static_cast<size_t>(layout.data() * layout.tensor())];
-        const auto expected = static_cast<double>(cost.stages[stage].memory_bytes());
-        EXPECT_NEAR(expected / static_cast<double>(memory.total_bytes), 1.0, 0.05) << stage;
-      }
-      const auto forecast = planner::ForecastStep(*plan, topology);
-      ASSERT_TRUE(forecast.has_value()) << forecast.error();
-      EXPECT_NEAR(cost.step_s / forecast->step_s, 1.0, 0.15) << roomy << layout.ToString();
-      if (roomy) fastest_s = cost.step_s;
-      fullest = std::min(planner::FullestBytes(plan->memory), cost.fullest_bytes());
-      EXPECT_EQ(cost.step_s > fastest_s, !roomy) << layout.ToString();
     }
   }
 }

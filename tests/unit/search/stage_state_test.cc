@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <vector>
-
 namespace meshwright::search {
 namespace {
 
@@ -188,26 +185,6 @@ TEST(ExchangedBytes, AreABlockOfAReplicaAndAPartOfATensorGroup) {
   ZeroSplit split;
   split.shared.bytes = 400;
   EXPECT_EQ(ExchangedBytes(head, split, setting), 50);
-}
-
-// Layers gather 512, 700, 700 and 900 bytes, at most 512 of them for one weight: beside what is
-// read there is what the lower of the two middle ones gathers, if there is as much.
-TEST(StageState, WeightsGatheredAheadAreThoseOfALayer) {
-  const auto transients = [](bool ahead, const std::vector<int64_t>& gathered) {
-    StateSetting setting = Setting(3);
-    setting.gathers_ahead = ahead;
-    StageState state(setting);
-    for (const int64_t bytes : gathered) {
-      ZeroSplit split = Split();
-      split.gathered_bytes = bytes;
-      state.Add(Layer(), split, SharedOwner::kSamePart, 1);
-    }
-    return state.Finish().transient_bytes;
-  };
-  const std::vector<int64_t> layers = {700, 900, 512, 700};
-  EXPECT_EQ(transients(true, layers) - transients(false, layers), 700);
-  EXPECT_EQ(transients(true, {640}) - transients(false, {640}), 640 - 512);
-  EXPECT_EQ(transients(true, {512}), transients(false, {512}));
 }
 
 }  // namespace
