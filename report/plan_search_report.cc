@@ -48,8 +48,7 @@ std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& pl
         {FormatDuration(cost.step_s * correction), fmt::format("x{:.3f}", cost.step_s / best_s),
          FormatBytes(layout == plan.layout ? plan.memory_bytes : cost.fullest_bytes()), layout});
   }
-  return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates, but for the plan and grids)"},
-                     rows) +
+  return FormatTable({"STEP", "RATIO", "MEMORY", "LAYOUT (estimates, but for the plan)"}, rows) +
          fmt::format("{} layouts priced, {} families of degrees and microbatches; gap {}\n",
                      FormatCount(found.priced), FormatCount(found.candidates),
                      found.gap > 0 ? fmt::format("{:.1f} %", 100 * found.gap)

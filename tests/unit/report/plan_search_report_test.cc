@@ -29,7 +29,7 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
   plan.memory_bytes = 3 << 20;
   plan.layout = found.best[0].layout.ToString();
   EXPECT_EQ(FormatSearch(found, plan),
-            "STEP    RATIO   MEMORY    LAYOUT (estimates, but for the plan and grids)\n"
+            "STEP    RATIO   MEMORY    LAYOUT (estimates, but for the plan)\n"
             "120 ms  x1.000  3.00 MiB  data=1 tensor=1 pipeline=1 microbatches=1 schedule=1f1b\n"
             "300 ms  x2.500  1.00 MiB  data=1 tensor=2 pipeline=1 microbatches=1 schedule=1f1b\n"
             "1,234 layouts priced, 56 families of degrees and microbatches; gap 0: none of them is "
