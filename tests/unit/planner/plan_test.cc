@@ -39,13 +39,19 @@ ir::JobRequest Job(const Shape& shape) {
     return b.AddOne(Op::kSlice, {tokens}, {{"dim", 1}, {"start", start}, {"size", 4}});
   };
   if (shape.layers) b.SetLayer(0);
-  ValueId x = b.AddOne(Op::kEmbedding, {param("wte", {7, 16}), cut(0)});
-  x = times(b.AddOne(Op::kGelu, {times(x, param("a.up", {16, shape.heads}))}),
-            param("a.down", {shape.heads, 16}));
+  // A statement for each node: compilers differ in which of two arguments they make first.
+  const ValueId wte = param("wte", {7, 16});
+  ValueId x = b.AddOne(Op::kEmbedding, {wte, cut(0)});
+  const auto layer = [&](const std::string& name, int64_t columns) {
+    const ValueId up = times(x, param(name + ".up", {16, columns}));
+    const ValueId active = b.AddOne(Op::kGelu, {up});
+    x = times(active, param(name + ".down", {columns, 16}));
+  };
+  layer("a", shape.heads);
   if (shape.layers) b.SetLayer(1);
-  x = times(b.AddOne(Op::kGelu, {times(x, param("b.up", {16, shape.units}))}),
-            param("b.down", {shape.units, 16}));
-  const auto loss = b.Add(Op::kCrossEntropy, {times(x, param("head", {16, 7})), cut(1)});
+  layer("b", shape.units);
+  const ValueId logits = times(x, param("head", {16, 7}));
+  const auto loss = b.Add(Op::kCrossEntropy, {logits, cut(1)});
   b.SetOutput("loss_sum", loss[0]);
   b.SetOutput("count", loss[1]);
   ir::JobRequest job;
@@ -105,7 +111,7 @@ TEST(MakePlan, RefusalsNamePaddingWhereItWouldMakeThemLegal) {
   job.parallel.tensor = 4;
   const mesh::Topology four = mesh::Topology::Local(4);
   EXPECT_EQ(Refusal(job, four), "") << "the rules pad it";
-  const std::string padding = "a.down and 1 more: 30 units are padded to 32 for tensor=4";
+  const std::string padding = "a.up and 1 more: 30 units are padded to 32 for tensor=4";
   job.parallel.shardings = "search";
   const auto says = [&](const std::string& with) {
     const std::string refusal = Refusal(job, four);
