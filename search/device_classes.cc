@@ -60,19 +60,39 @@ std::vector<std::vector<int>> ClassesOfDevices(std::span<const double> rates) {
   return classes;
 }
 
-std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
-                              std::span<const double> rates) {
+size_t SlowestLinks(std::span<const std::vector<int>> groups, const planner::CostModel& costs) {
+  constexpr double kBytes = 1 << 20;
+  size_t slowest = 0;
+  double most_s = -1;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const double seconds =
+        costs.CollectiveSeconds(mesh::CollectiveKind::kAllReduce, kBytes, groups[i]);
+    if (seconds <= most_s) continue;
+    most_s = seconds;
+    slowest = i;
+  }
+  return slowest;
+}
+
+ProbeDevices SlowestGroup(const std::vector<int>& members, size_t size,
+                          std::span<const double> rates, const planner::CostModel& costs) {
   MW_CHECK(size >= 1 && size <= members.size()) << size << " of " << members.size();
   const auto slower = [&](int a, int b) {
     return rates[static_cast<size_t>(a)] < rates[static_cast<size_t>(b)];
   };
   const auto at = static_cast<size_t>(std::min_element(members.begin(), members.end(), slower) -
                                       members.begin());
-  const size_t begin = std::min(at / size * size, members.size() - size);
-  const auto first = members.begin() + static_cast<std::ptrdiff_t>(begin);
-  std::vector<int> group(first, first + static_cast<std::ptrdiff_t>(size));
-  std::iter_swap(group.begin(), std::min_element(group.begin(), group.end(), slower));
-  return group;
+  const auto group_at = [&](size_t begin) {
+    const auto first = members.begin() + static_cast<std::ptrdiff_t>(begin);
+    return std::vector<int>(first, first + static_cast<std::ptrdiff_t>(size));
+  };
+  // Those of the slowest device stand first. It may be among the last, which fill no group.
+  std::vector<std::vector<int>> groups = {
+      group_at(std::min(at / size * size, members.size() - size))};
+  for (size_t begin = 0; size > 1 && begin + size <= members.size(); begin += size) {
+    groups.push_back(group_at(begin));
+  }
+  return {std::move(groups[SlowestLinks(groups, costs)]), members[at]};
 }
 
 std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,

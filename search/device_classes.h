@@ -24,10 +24,20 @@ std::vector<double> RatesOfDevices(const planner::CostModel& costs,
 // cluster's order.
 std::vector<std::vector<int>> ClassesOfDevices(std::span<const double> rates);
 
-// `size` neighbours among `members`, those around the slowest, and it first.
-// REQUIRES: 1 <= size <= members.size().
-std::vector<int> SlowestGroup(const std::vector<int>& members, size_t size,
-                              std::span<const double> rates);
+// Of groups of devices the one whose collectives take longest; of equal ones the first.
+size_t SlowestLinks(std::span<const std::vector<int>> groups, const planner::CostModel& costs);
+
+// What the layers of a class of devices are priced on.
+struct ProbeDevices {
+  std::vector<int> group;  // in the order of the axes
+  int slowest = 0;         // runs the kernels: a step waits for it, in whichever group it is
+};
+
+// Layouts put every `size` of `members` into a group. Where hosts have no multiple of `size`, some
+// groups are on two hosts, and the others wait for them: of groups with the slowest links that of
+// the slowest device, else the first. REQUIRES: 1 <= size <= members.size().
+ProbeDevices SlowestGroup(const std::vector<int>& members, size_t size,
+                          std::span<const double> rates, const planner::CostModel& costs);
 
 // With each layout again on the fastest devices, where that is a difference.
 std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,

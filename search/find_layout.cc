@@ -178,6 +178,15 @@ class Finder {
     for (const mesh::Device& device : topology_.devices) memory_.push_back(device.memory_bytes);
   }
 
+  const ProbeDevices& GroupOf(size_t of_class, size_t size) {
+    const auto [it, fresh] = groups_.try_emplace({of_class, size});
+    if (fresh) {
+      const bool enough = classes_[of_class].size() >= size;
+      it->second = SlowestGroup(enough ? classes_[of_class] : all_devices_, size, rates_, costs_);
+    }
+    return it->second;
+  }
+
   // Nothing: the job cannot be split so.
   const ProbedMode* Probe(Degrees degrees, int64_t rows, bool sequence_parallel, Recompute mode) {
     degrees[planner::Axis::kData] = 1;
@@ -186,9 +195,8 @@ class Finder {
     const ProbeOptions options = {degrees, context_attention_, rows, sequence_parallel, mode};
     ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
-      const auto size = static_cast<size_t>(degrees.device_count());
-      const std::vector<int>& members = classes_[c].size() < size ? all_devices_ : classes_[c];
-      auto layers = ProbeLayers(step_, options, costs_, SlowestGroup(members, size, rates_));
+      const ProbeDevices& devices = GroupOf(c, static_cast<size_t>(degrees.device_count()));
+      auto layers = ProbeLayers(step_, options, costs_, devices);
       if (!layers.has_value()) {
         const ir::ParallelSpec& pins = job_.parallel;
         if (pins.tensor > 0 || pins.expert > 1 || pins.context > 1) refused_ = layers.error();
@@ -531,6 +539,7 @@ class Finder {
   std::vector<int> class_of_device_;
   std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
+  std::map<std::pair<size_t, size_t>, ProbeDevices> groups_;  // by class and size
   // By degrees without the data axis, rows of a microbatch, sequence parallelism, mode.
   std::map<std::tuple<Degrees, int64_t, bool, Recompute>, std::optional<ProbedMode>> probes_;
   // By degrees, rows, sequence parallelism, and whether all modes are there. Tables refer to what

@@ -37,45 +37,48 @@ bool SumsOverReplicas(const Node& node) {
   });
 }
 
-// Seconds of local nodes on the first of the devices.
+// Seconds of local nodes on the slowest device, and of collectives of the slowest groups.
 class NodePricer {
  public:
-  NodePricer(mesh::Mesh mesh, const planner::CostModel& costs, std::span<const int> devices)
+  NodePricer(mesh::Mesh mesh, const planner::CostModel& costs, const ProbeDevices& devices)
       : mesh_(std::move(mesh)), costs_(costs), devices_(devices) {}
 
   double SecondsOf(const Graph& graph, const Node& node) {
     if (!planner::IsCollective(node.op)) {
-      return costs_.NodeSeconds(graph, node, devices_.front());
+      return costs_.NodeSeconds(graph, node, devices_.slowest);
     }
     double bytes = 0;
     for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
     const mesh::GroupShape& group = GroupOf(node.attrs.Strs("axes"));
     return mesh::CostOfCollective(planner::CollectiveKindOf(node.op), bytes, group).seconds +
-           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.front());
+           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.slowest);
   }
 
  private:
   const mesh::GroupShape& GroupOf(const mesh::AxisList& axes) {
     const auto [at, fresh] = groups_.try_emplace(axes);
     if (!fresh) return at->second;
-    std::vector<int> members;
-    for (const DeviceIndex place : mesh_.GroupOf(0, axes)) {
-      members.push_back(devices_[place.index()]);
+    std::vector<std::vector<int>> groups;
+    for (int64_t first = 0; first < mesh_.device_count(); ++first) {
+      const std::vector<DeviceIndex> places = mesh_.GroupOf(first, axes);
+      if (places.front().value() != first) continue;  // a group that is there already
+      std::vector<int>& members = groups.emplace_back();
+      for (const DeviceIndex place : places) members.push_back(devices_.group[place.index()]);
     }
-    at->second = costs_.ShapeOf(members);
+    at->second = costs_.ShapeOf(groups[SlowestLinks(groups, costs_)]);
     return at->second;
   }
 
   const mesh::Mesh mesh_;  // of places in `devices_`
   const planner::CostModel& costs_;
-  const std::span<const int> devices_;
+  const ProbeDevices& devices_;
   std::map<mesh::AxisList, mesh::GroupShape> groups_;
 };
 
 class Prober {
  public:
   Prober(const planner::StagedStep& step, const Partition& partition, mesh::Mesh mesh,
-         const planner::CostModel& costs, std::span<const int> devices, int layers)
+         const planner::CostModel& costs, const ProbeDevices& devices, int layers)
       : step_(step),
         partition_(partition),
         prices_(std::move(mesh), costs, devices),
@@ -201,7 +204,7 @@ class Prober {
   }
 
   void AddPacking(const Graph& graph) {
-    if (devices_.size() == 1) return;
+    if (devices_.group.size() == 1) return;
     for (const Node& node : graph.nodes) {
       if (!planner::IsCollective(node.op)) continue;
       int64_t& most = At(node.layer).packed_bytes;
@@ -332,7 +335,7 @@ class Prober {
         const int owner = param_layers_.at(name);
         if (probe.shared_layer < 0 || owner < probe.shared_layer) probe.shared_layer = owner;
         probe.shared.Add(weight);
-        const bool whole = devices_.size() > 1 && tensor->local_type == tensor->global_type;
+        const bool whole = devices_.group.size() > 1 && tensor->local_type == tensor->global_type;
         probe.shared_whole_bytes += whole ? weight.bytes : 0;
       }
     }
@@ -393,7 +396,7 @@ class Prober {
   const planner::StagedStep& step_;
   const Partition& partition_;
   NodePricer prices_;
-  const std::span<const int> devices_;
+  const ProbeDevices& devices_;
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
   std::map<std::string, ir::DType> gradient_dtypes_;  // by param
@@ -489,11 +492,11 @@ Result<Placed> Place(const ProbeStep& step, const planner::Layout& layout,
 
 Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOptions& options,
                                             const planner::CostModel& costs,
-                                            std::span<const int> devices) {
+                                            const ProbeDevices& devices) {
   const planner::Degrees& degrees = options.degrees;
   MW_CHECK(degrees[planner::Axis::kData] == 1 &&
-           degrees.device_count() == static_cast<int64_t>(devices.size()))
-      << devices.size() << " devices for a probe of " << degrees.device_count();
+           degrees.device_count() == static_cast<int64_t>(devices.group.size()))
+      << devices.group.size() << " devices for a probe of " << degrees.device_count();
   const int64_t batch = step.job.train.global_batch;
   const int64_t rows = options.rows * degrees.data();  // of a microbatch on all ranks
   if (options.rows < 1 || batch % rows != 0) {
@@ -508,7 +511,7 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   layout.sequence_parallel = options.sequence_parallel && layout.tensor() > 1;
   layout.schedule = "zb-h1";
   layout.recompute.assign(static_cast<size_t>(layers), options.recompute);
-  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout, {costs, devices}));
+  MW_ASSIGN_OR_RETURN(const Placed placed, Place(step, layout, {costs, devices.group}));
   MW_ASSIGN_OR_RETURN(planner::StagedStep staged,
                       planner::StageStep(step.job, placed.graph, placed.layout));
   MW_TRY(SumGradientsOfLayersInUpdate(staged, layers));

@@ -11,13 +11,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/job.h"
 #include "planner/cost_model.h"
 #include "planner/plan.h"
+#include "search/device_classes.h"
 #include "search/short_model.h"
 
 namespace meshwright::search {
@@ -102,11 +102,11 @@ struct ProbeStep {
 };
 Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& model);
 
-// Per layer of the short model. `devices`: those of the degrees, of the topology that `costs`
-// knows. REQUIRES: devices.size() == degrees.device_count(). Errors: kInvalidArgument: the options
-// do not divide the job.
+// Per layer of the short model. `devices`: their group is that of the degrees, of the topology that
+// `costs` knows. REQUIRES: as many in the group as degrees.device_count(). Errors:
+// kInvalidArgument: the options do not divide the job.
 Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOptions& options,
                                             const planner::CostModel& costs,
-                                            std::span<const int> devices);
+                                            const ProbeDevices& devices);
 
 }  // namespace meshwright::search

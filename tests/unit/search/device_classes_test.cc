@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "planner/forecast.h"
@@ -42,13 +43,29 @@ TEST(ClassesOfDevices, AreOfAboutEqualRatesFromFastToSlow) {
   EXPECT_EQ(ClassesOf(DevicesOf({0.8, 1.0}, 0)), (Classes{{1}, {0}})) << "cores are not known";
 }
 
+ProbeDevices Slowest(const mesh::Topology& topology, size_t size) {
+  const planner::CostModel costs(topology);
+  std::vector<int> members(topology.devices.size());
+  std::iota(members.begin(), members.end(), 0);
+  return SlowestGroup(members, size, RatesOfDevices(costs, planner::CoreUses(topology)), costs);
+}
+
 TEST(SlowestGroup, OfDevicesThatTakeTurnsIsThatOfTheFirst) {
-  const auto slowest = [](const mesh::Topology& topology) {
-    const planner::CostModel costs(topology);
-    return SlowestGroup({0, 1, 2, 3}, 1, RatesOfDevices(costs, planner::CoreUses(topology)));
-  };
-  EXPECT_EQ(slowest(DevicesOf({1.0, 0.9, 0.4, 0.97}, 4)), std::vector<int>{2});
-  EXPECT_EQ(slowest(DevicesOf({1.0, 0.9, 0.4, 0.97}, 2)), std::vector<int>{0});
+  EXPECT_EQ(Slowest(DevicesOf({1.0, 0.9, 0.4, 0.97}, 4), 1).group, std::vector<int>{2});
+  EXPECT_EQ(Slowest(DevicesOf({1.0, 0.9, 0.4, 0.97}, 2), 1).group, std::vector<int>{0});
+}
+
+TEST(SlowestGroup, IsOneOnTwoHostsWhereThereIsAny) {
+  // Of eight devices, four on each host.
+  mesh::Topology topology = DevicesOf({1, 1, 1, 1, 1, 0.97, 0.96, 1}, 0);
+  for (size_t i = 4; i < 8; ++i) topology.devices[i].host = "other";
+  topology.hosts["other"] = topology.hosts.begin()->second;
+  const auto group = [&](size_t size) { return Slowest(topology, size).group; };
+  EXPECT_EQ(group(2), (std::vector<int>{6, 7})) << "none is on two: that of the slowest device";
+  EXPECT_EQ(group(3), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(group(4), (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(group(8).size(), 8u);
+  EXPECT_EQ(Slowest(topology, 3).slowest, 6) << "other groups wait for it, too";
 }
 
 TEST(ClassesOfDevices, DevicesThatTakeTurnsOnCoresAreEqual) {
