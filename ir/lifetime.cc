@@ -137,12 +137,30 @@ std::vector<int> Instants(const std::vector<Lifetime>& lifetimes) {
   return instants;
 }
 
-}  // namespace
+using Before = bool (*)(const Lifetime&, const Lifetime&);
 
-Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
+bool IsLarger(const Lifetime& a, const Lifetime& b) {
+  return a.bytes != b.bytes ? a.bytes > b.bytes : a.first < b.first;
+}
+
+bool BeginsEarlier(const Lifetime& a, const Lifetime& b) {
+  return a.first != b.first ? a.first < b.first : a.bytes > b.bytes;
+}
+
+bool HasMoreArea(const Lifetime& a, const Lifetime& b) {
+  const auto area = [](const Lifetime& life) {
+    return static_cast<double>(life.bytes) * (1.0 + life.last - life.first);
+  };
+  return area(a) > area(b);
+}
+
+constexpr Before kOrders[] = {IsLarger, BeginsEarlier, HasMoreArea};
+
+// `instants`: of the lifetimes.
+Placement PlaceInOrder(const std::vector<Lifetime>& lifetimes, const std::vector<int>& instants,
+                       Before before) {
   Placement placement;
   placement.offset_bytes.assign(lifetimes.size(), 0);
-  const std::vector<int> instants = Instants(lifetimes);
   // Of the last that is not after `instant`.
   const auto index_of = [&](int instant) {
     const auto behind = std::upper_bound(instants.begin(), instants.end(), instant);
@@ -150,10 +168,8 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
   };
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (lifetimes[a].bytes != lifetimes[b].bytes) return lifetimes[a].bytes > lifetimes[b].bytes;
-    return lifetimes[a].first < lifetimes[b].first;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return before(lifetimes[a], lifetimes[b]); });
   TakenOffsets taken(instants.size());
   for (const size_t i : order) {
     const Lifetime& life = lifetimes[i];
@@ -168,6 +184,20 @@ Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
     placement.bytes = std::max(placement.bytes, run.end);
   }
   return placement;
+}
+
+}  // namespace
+
+Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
+  const std::vector<int> instants = Instants(lifetimes);
+  const int64_t least_bytes = MostLiveBytes(lifetimes);
+  Placement best;
+  for (const Before before : kOrders) {
+    Placement placement = PlaceInOrder(lifetimes, instants, before);
+    if (before == kOrders[0] || placement.bytes < best.bytes) best = std::move(placement);
+    if (best.bytes - least_bytes <= least_bytes / 100) break;
+  }
+  return best;
 }
 
 int64_t MostLiveBytes(const std::vector<Lifetime>& lifetimes) {

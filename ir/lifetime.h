@@ -1,8 +1,12 @@
 // Where values that live for a while lie in one arena.
 //
 // A lifetime is a rectangle: its instants across, its bytes up. Placing is packing rectangles that
-// may only move up and down. Large ones go first, each to the lowest offset that is free for as
-// long as it lives: they leave the gaps between them to the small ones.
+// may only move up and down. Each goes to the lowest offset that is free for as long as it lives.
+// Large ones go first and leave the gaps between them to the small ones. Where that leaves more
+// than a hundredth unused, other orders are tried, and the lowest arena is taken: values of many
+// sizes that microbatches keep one after the other are dense in the order of their beginnings, and
+// where half of them are kept for longer, by bytes times instants. Measured on pipelines of 192
+// layers that recompute in different ways: up to 5.9 % are unused by size, 0.2 % by beginning.
 //
 // What is occupied is kept in a tree over the instants. A node holds two unions of offsets: of what
 // lives through all its instants, and of what lives at some of them. The instants of a lifetime are
@@ -34,8 +38,8 @@ struct Placement {
   int64_t bytes = 0;                  // height of the arena
 };
 
-// Equal input gives equal offsets: ties go to what begins earlier, then to the lower index. A
-// lifetime of no bytes has offset 0. REQUIRES: first <= last.
+// Equal input gives equal offsets: ties go to what begins earlier or is larger, then to the lower
+// index; of arenas to the order that is tried first. A lifetime of no bytes has offset 0. REQUIRES: first <= last.
 Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes);
 
 // Aligned bytes that live together at the fullest instant: no arena is smaller. O(n log n).

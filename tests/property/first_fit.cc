@@ -20,14 +20,20 @@ bool LiveTogether(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-}  // namespace
+double Area(const Lifetime& life) {
+  return static_cast<double>(life.bytes) * (1.0 + life.last - life.first);
+}
 
-Placement FirstFit(const std::vector<Lifetime>& lives) {
+std::pair<double, double> BySize(const Lifetime& life) { return {-life.bytes, life.first}; }
+std::pair<double, double> ByBeginning(const Lifetime& life) { return {life.first, -life.bytes}; }
+std::pair<double, double> ByArea(const Lifetime& life) { return {-Area(life), 0}; }
+
+template <typename Key>
+Placement Fit(const std::vector<Lifetime>& lives, const Key& key) {
   std::vector<size_t> order(lives.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(-lives[a].bytes, lives[a].first) < std::pair(-lives[b].bytes, lives[b].first);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return key(lives[a]) < key(lives[b]); });
   Placement placement;
   placement.offset_bytes.assign(lives.size(), 0);
   std::vector<Block> placed;
@@ -48,6 +54,21 @@ Placement FirstFit(const std::vector<Lifetime>& lives) {
     placement.bytes = std::max(placement.bytes, placed.back().end);
   }
   return placement;
+}
+
+}  // namespace
+
+Placement FirstFit(const std::vector<Lifetime>& lives) {
+  const auto is_dense = [most = MostLiveBytes(lives)](const Placement& placement) {
+    return placement.bytes - most <= most / 100;
+  };
+  Placement best = Fit(lives, BySize);
+  for (const auto key : {ByBeginning, ByArea}) {
+    if (is_dense(best)) break;
+    Placement other = Fit(lives, key);
+    if (other.bytes < best.bytes) best = std::move(other);
+  }
+  return best;
 }
 
 }  // namespace meshwright::ir::testing

@@ -1,4 +1,4 @@
-// First fit by decreasing size as it is defined, for what places lifetimes faster.
+// First fit as it is defined, for what places lifetimes faster.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace meshwright::ir::testing {
 
-// Large ones first, each at the lowest offset where nothing that lives with it is in the way.
+// Each at the lowest offset where nothing that lives with it is in the way: large ones first, and
+// where that leaves more than a hundredth unused the lowest of that, by beginning and by area.
 // O(n^2 log n).
 Placement FirstFit(const std::vector<Lifetime>& lives);
 
