@@ -1,6 +1,7 @@
 #include "base/parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 
 #include "base/check.h"
@@ -16,9 +17,11 @@ void ParallelItems(int64_t count, int64_t least_per_thread, FunctionRef<void(int
   ThreadTeam team(static_cast<int>(std::clamp<int64_t>(count / least_per_thread, 1, most)));
   Mutex mutex;
   std::exception_ptr thrown;  // guarded by mutex
-  team.ParallelFor(count, [&](int64_t begin, int64_t end, int) {
+  // Items may differ much: whoever is free takes the next one.
+  std::atomic<int64_t> next{0};
+  team.ParallelFor(team.size(), [&](int64_t, int64_t, int) {
     try {
-      for (int64_t i = begin; i < end; ++i) body(i);
+      for (int64_t i = next++; i < count; i = next++) body(i);
     } catch (...) {
       const MutexLock lock(mutex);
       if (!thrown) thrown = std::current_exception();

@@ -1,9 +1,12 @@
 #include "ir/lifetime.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <memory_resource>
-#include <numeric>
+#include <queue>
 #include <utility>
 
 #include "base/check.h"
@@ -154,9 +157,18 @@ bool HasMoreArea(const Lifetime& a, const Lifetime& b) {
   return area(a) > area(b);
 }
 
-constexpr Before kOrders[] = {IsLarger, BeginsEarlier, HasMoreArea};
+std::vector<size_t> Ordered(const std::vector<Lifetime>& lifetimes, Before before) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& life = lifetimes[i];
+    MW_CHECK(life.first <= life.last) << "a lifetime from " << life.first << " to " << life.last;
+    if (life.bytes > 0) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return before(lifetimes[a], lifetimes[b]); });
+  return order;
+}
 
-// `instants`: of the lifetimes.
 Placement PlaceInOrder(const std::vector<Lifetime>& lifetimes, const std::vector<int>& instants,
                        Before before) {
   Placement placement;
@@ -166,15 +178,9 @@ Placement PlaceInOrder(const std::vector<Lifetime>& lifetimes, const std::vector
     const auto behind = std::upper_bound(instants.begin(), instants.end(), instant);
     return static_cast<size_t>(behind - instants.begin()) - 1;
   };
-  std::vector<size_t> order(lifetimes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return before(lifetimes[a], lifetimes[b]); });
   TakenOffsets taken(instants.size());
-  for (const size_t i : order) {
+  for (const size_t i : Ordered(lifetimes, before)) {
     const Lifetime& life = lifetimes[i];
-    if (life.bytes <= 0) continue;
-    MW_CHECK(life.first <= life.last) << "a lifetime from " << life.first << " to " << life.last;
     const size_t first = index_of(life.first);
     const size_t last = index_of(life.last);
     const int64_t offset = taken.LowestFree(first, last, life.bytes);
@@ -186,16 +192,70 @@ Placement PlaceInOrder(const std::vector<Lifetime>& lifetimes, const std::vector
   return placement;
 }
 
+// Free offsets at an instant that only moves on: gaps that neither overlap nor touch.
+class Gaps {
+ public:
+  int64_t TakeLowest(int64_t bytes) {
+    const auto gap = std::find_if(end_of_.begin(), end_of_.end(), [bytes](const auto& at) {
+      return at.second - at.first >= bytes;
+    });
+    const auto [begin, end] = *gap;
+    end_of_.erase(gap);
+    if (begin + bytes < end) end_of_.emplace(begin + bytes, end);
+    return begin;
+  }
+
+  void Give(int64_t begin, int64_t end) {
+    auto above = end_of_.lower_bound(begin);
+    if (above != end_of_.end() && above->first == end) {
+      end = above->second;
+      above = end_of_.erase(above);
+    }
+    if (above != end_of_.begin() && std::prev(above)->second == begin) {
+      std::prev(above)->second = end;
+    } else {
+      end_of_.emplace(begin, end);
+    }
+  }
+
+ private:
+  std::map<int64_t, int64_t> end_of_ = {{0, std::numeric_limits<int64_t>::max()}};  // by begin
+};
+
+// What is placed before and lives with the next one lives when that begins: no tree is needed.
+Placement PlaceByBeginning(const std::vector<Lifetime>& lifetimes) {
+  Placement placement;
+  placement.offset_bytes.assign(lifetimes.size(), 0);
+  using Ending = std::pair<int, size_t>;  // last instant, lifetime
+  std::priority_queue<Ending, std::vector<Ending>, std::greater<>> live;
+  Gaps gaps;
+  for (const size_t i : Ordered(lifetimes, BeginsEarlier)) {
+    const Lifetime& life = lifetimes[i];
+    for (; !live.empty() && live.top().first < life.first; live.pop()) {
+      const size_t ended = live.top().second;
+      const int64_t begin = placement.offset_bytes[ended];
+      gaps.Give(begin, begin + AlignUp(lifetimes[ended].bytes));
+    }
+    const int64_t offset = gaps.TakeLowest(AlignUp(life.bytes));
+    placement.offset_bytes[i] = offset;
+    placement.bytes = std::max(placement.bytes, offset + AlignUp(life.bytes));
+    live.emplace(life.last, i);
+  }
+  return placement;
+}
+
 }  // namespace
 
 Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes) {
-  const std::vector<int> instants = Instants(lifetimes);
+  constexpr size_t kMany = 1000;  // a tree takes longer than what it may save is worth
   const int64_t least_bytes = MostLiveBytes(lifetimes);
-  Placement best;
-  for (const Before before : kOrders) {
+  const int64_t enough_bytes = least_bytes + (lifetimes.size() < kMany ? 0 : least_bytes / 100);
+  Placement best = PlaceByBeginning(lifetimes);
+  const std::vector<int> instants = Instants(lifetimes);
+  for (const Before before : {IsLarger, HasMoreArea}) {
+    if (best.bytes <= enough_bytes) break;
     Placement placement = PlaceInOrder(lifetimes, instants, before);
-    if (before == kOrders[0] || placement.bytes < best.bytes) best = std::move(placement);
-    if (best.bytes - least_bytes <= least_bytes / 100) break;
+    if (placement.bytes < best.bytes) best = std::move(placement);
   }
   return best;
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "base/parallel.h"
 #include "ir/verify.h"
 #include "ir/verify_facts.h"
 #include "ir/verify_machine.h"
@@ -18,13 +19,7 @@ class ProgramsVerifier {
       : programs_(programs), options_(options) {}
 
   Status Run() {
-    std::map<std::string, std::vector<VerifyMachine::Member>> launches;
-    for (const Program* const each : programs_) {
-      const Program& program = *each;
-      MW_ASSIGN_OR_RETURN(FactsList facts, Facts(program));
-      MW_TRY(CheckProgram(program, facts, options_.memory_budget_bytes));
-      launches[program.name].push_back({&program, std::move(facts)});
-    }
+    MW_ASSIGN_OR_RETURN(auto launches, CheckEach());
     MW_TRY(CheckPersistentSlots());
     for (auto& [name, members] : launches) {
       MW_TRY(CheckMembers(members));
@@ -36,6 +31,25 @@ class ProgramsVerifier {
   }
 
  private:
+  // By name.
+  Result<std::map<std::string, std::vector<VerifyMachine::Member>>> CheckEach() {
+    std::vector<FactsList> facts;
+    for (const Program* const program : programs_) {
+      MW_ASSIGN_OR_RETURN(facts.emplace_back(), Facts(*program));
+    }
+    std::vector<Status> checked(programs_.size());
+    ParallelItems(static_cast<int64_t>(programs_.size()), 1, [&](int64_t item) {
+      const auto i = static_cast<size_t>(item);
+      checked[i] = CheckProgram(*programs_[i], facts[i], options_.memory_budget_bytes);
+    });
+    std::map<std::string, std::vector<VerifyMachine::Member>> launches;
+    for (size_t i = 0; i < programs_.size(); ++i) {
+      if (!checked[i].ok()) return Fail(checked[i]);
+      launches[programs_[i]->name].push_back({programs_[i], std::move(facts[i])});
+    }
+    return launches;
+  }
+
   Result<FactsList> Facts(const Program& program) {
     FactsList list;
     for (size_t i = 0; i < program.executables.size(); ++i) {

@@ -266,12 +266,11 @@ class ProgramChecker {
                                          output_count));
     }
     for (size_t i = 0; i < run.inputs.size(); ++i) {
-      MW_TRY(CheckOperand(run.inputs[i], facts.input_type(i), space, fmt::format("input {}", i)));
+      MW_TRY(CheckOperand(run.inputs[i], facts.input_type(i), space, "input", i));
     }
     std::set<SlotId> outputs;
     for (size_t o = 0; o < run.outputs.size(); ++o) {
-      MW_TRY(
-          CheckOperand(run.outputs[o], facts.output_type(o), space, fmt::format("output {}", o)));
+      MW_TRY(CheckOperand(run.outputs[o], facts.output_type(o), space, "output", o));
       if (!outputs.insert(run.outputs[o]).second) {
         return InvalidArgument(fmt::format("s{} is written twice", run.outputs[o].value()));
       }
@@ -286,15 +285,15 @@ class ProgramChecker {
   }
 
   // space: of those who run it.
-  Status CheckOperand(SlotId id, const TensorType& type, Space space,
-                      const std::string& what) const {
+  Status CheckOperand(SlotId id, const TensorType& type, Space space, const char* what,
+                      size_t at) const {
     if (p_.slot(id).space != space) {
-      return InvalidArgument(fmt::format("{}: s{} is {}: PREFETCH it, and run with the copy", what,
-                                         id.value(), PlaceOf(p_.slot(id).space)));
+      return InvalidArgument(fmt::format("{} {}: s{} is {}: PREFETCH it, and run with the copy",
+                                         what, at, id.value(), PlaceOf(p_.slot(id).space)));
     }
     if (p_.slot(id).type == type) return OkStatus();
-    return InvalidArgument(fmt::format("{}: s{} is {}, the executable has {}", what, id.value(),
-                                       p_.slot(id).type.ToString(), type.ToString()));
+    return InvalidArgument(fmt::format("{} {}: s{} is {}, the executable has {}", what, at,
+                                       id.value(), p_.slot(id).type.ToString(), type.ToString()));
   }
 
   Status CheckTransfer(const Instruction& transfer) const {

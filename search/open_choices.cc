@@ -62,7 +62,8 @@ std::vector<Recompute> RecomputeModes(const ir::JobRequest& job) {
 OpenChoices::OpenChoices(const ir::JobRequest& job)
     : job_(job),
       layer_count_(std::max(1, planner::LayerCount(planner::FillLayers(job.main().graph)))),
-      experts_(CommonExperts(job)) {}
+      experts_(CommonExperts(job)),
+      reads_whole_batch_(!planner::WholeBatchOf(job).empty()) {}
 
 std::vector<int64_t> OpenChoices::TensorDegrees(int64_t devices, const ir::Graph& model) const {
   constexpr double kMostGrowth = 1.125;
@@ -114,7 +115,7 @@ std::vector<int64_t> OpenChoices::PipelineDegrees(int64_t most) const {
 
 std::vector<int64_t> OpenChoices::Microbatches(int64_t rows_per_replica) const {
   if (job_.parallel.microbatches > 0) return {job_.parallel.microbatches};
-  if (!planner::WholeBatchOf(job_).empty()) return {1};
+  if (reads_whole_batch_) return {1};
   std::vector<int64_t> counts;
   for (const int64_t d : Divisors(rows_per_replica)) {
     const int64_t rows = rows_per_replica / d;

@@ -63,6 +63,7 @@ class OpenChoices {
   const ir::JobRequest& job_;
   const int64_t layer_count_;
   const int64_t experts_;
+  const bool reads_whole_batch_;  // at once
 };
 
 struct Family {

@@ -59,12 +59,11 @@ Placement Fit(const std::vector<Lifetime>& lives, const Key& key) {
 }  // namespace
 
 Placement FirstFit(const std::vector<Lifetime>& lives) {
-  const auto is_dense = [most = MostLiveBytes(lives)](const Placement& placement) {
-    return placement.bytes - most <= most / 100;
-  };
-  Placement best = Fit(lives, BySize);
-  for (const auto key : {ByBeginning, ByArea}) {
-    if (is_dense(best)) break;
+  const int64_t most = MostLiveBytes(lives);
+  const int64_t enough = most + (lives.size() < 1000 ? 0 : most / 100);
+  Placement best = Fit(lives, ByBeginning);
+  for (const auto key : {BySize, ByArea}) {
+    if (best.bytes <= enough) break;
     Placement other = Fit(lives, key);
     if (other.bytes < best.bytes) best = std::move(other);
   }

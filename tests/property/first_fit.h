@@ -7,8 +7,8 @@
 
 namespace meshwright::ir::testing {
 
-// Each at the lowest offset where nothing that lives with it is in the way: large ones first, and
-// where that leaves more than a hundredth unused the lowest of that, by beginning and by area.
+// Each at the lowest offset where nothing that lives with it is in the way: by beginning, and where
+// that leaves gaps the lowest of that, by size and by area.
 // O(n^2 log n).
 Placement FirstFit(const std::vector<Lifetime>& lives);
 
