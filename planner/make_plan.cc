@@ -50,12 +50,11 @@ Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
   return Fail(std::move(refusal));
 }
 
-// A degree that does not divide what is padded elsewhere: says what would have it padded.
-Result<Plan> OfferPadding(Status refusal, const ir::JobRequest& job, const mesh::Topology& topology,
-                          const Layout& layout) {
-  if (!refusal.field().empty() || layout.tensor() == 1) {
-    return Fail(std::move(refusal));
-  }
+}  // namespace
+
+Status OfferPadding(Status refusal, const ir::JobRequest& job, const mesh::Topology& topology,
+                    const Layout& layout) {
+  if (!refusal.field().empty() || layout.tensor() == 1) return refusal;
   ir::JobRequest padding = job;
   Layout one_axis = layout;
   std::string keys;
@@ -69,20 +68,17 @@ Result<Plan> OfferPadding(Status refusal, const ir::JobRequest& job, const mesh:
     padding.optimizer.name = "adamw";
     keys += fmt::format("{}another optimizer than adafactor", keys.empty() ? "" : " and ");
   }
-  if (keys.empty()) return Fail(std::move(refusal));
+  if (keys.empty()) return refusal;
   const Result<std::optional<PaddedJob>> padded = PadJob(padding, one_axis);
-  if (!padded.has_value() || !*padded || (*padded)->notes.empty()) return Fail(std::move(refusal));
+  if (!padded.has_value() || !*padded || (*padded)->notes.empty()) return refusal;
   const Result<Plan> plan = MakePlanOf(padding, topology, one_axis, PlanScope::kOnePerStage);
   // What has no room is legal.
   if (!plan.has_value() && plan.error().code() != StatusCode::kResourceExhausted) {
-    return Fail(std::move(refusal));
+    return refusal;
   }
-  return Fail(
-      Status(refusal.code(), fmt::format("{}; or have it padded, with {}: {}", refusal.message(),
-                                         keys, Join((*padded)->notes, "; "))));
+  return Status(refusal.code(), fmt::format("{}; or have it padded, with {}: {}", refusal.message(),
+                                            keys, Join((*padded)->notes, "; ")));
 }
-
-}  // namespace
 
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology, PlanScope scope,
                       const ShardingChooser& choose) {
@@ -103,7 +99,7 @@ Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
   const auto offered = [&](Result<Plan> plan) -> Result<Plan> {
     if (plan.has_value()) return plan;
     if (plan.error().code() == StatusCode::kInvalidArgument) {
-      return OfferPadding(plan.error(), job, topology, layout);
+      return Fail(OfferPadding(plan.error(), job, topology, layout));
     }
     return OfferHostMemory(plan.error(), job, topology, layout, scope, choose);
   };

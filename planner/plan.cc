@@ -277,9 +277,13 @@ class PlanMaker {
   Status StreamStep(Partition& partition) {
     const CostModel costs(topology_);
     const double beside = ShareBeside(job_.parallel, plan_.layout, topology_);
-    if (beside == 0 && tensor_chunks_ == 0) tensor_chunks_ = 1;
+    std::vector<NodePrices> prices;
+    for (int stage = 0; stage < plan_.layout.pipeline; ++stage) {
+      const mesh::Mesh mesh = StageMesh(plan_.layout, stage);
+      prices.emplace_back(mesh, costs, mesh.devices.front().value());
+    }
     MW_ASSIGN_OR_RETURN(streamed_,
-                        StreamProducts({costs, plan_.layout, beside, tensor_chunks_}, partition));
+                        StreamProducts({prices, plan_.layout, beside, tensor_chunks_}, partition));
     if (tensor_chunks_ == 0) tensor_chunks_ = streamed_.chunks;
     return OkStatus();
   }

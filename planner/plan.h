@@ -81,6 +81,11 @@ using ShardingChooser = std::function<Result<Strategies>(
 Result<Plan> MakePlan(const ir::JobRequest& job, const mesh::Topology& topology,
                       PlanScope scope = PlanScope::kAllDevices, const ShardingChooser& choose = {});
 
+// `refusal` of a job with this layout; where a degree does not divide what would be padded with
+// other settings, it says with which.
+Status OfferPadding(Status refusal, const ir::JobRequest& job, const mesh::Topology& topology,
+                    const Layout& layout);
+
 // The plan of a layout that is decided. `choose`: none: by planner/strategy.h's rules, with
 // layout.zero applied to them; called by one thread after another. Errors: as MakePlan, and as
 // `choose`.

@@ -353,39 +353,6 @@ class Streamer {
   int64_t products_ = 0;
 };
 
-// Seconds of a stage's device in a local graph where collectives run beside what computes.
-class PieceClock {
- public:
-  PieceClock(const StreamCosts& costs, int stage)
-      : costs_(costs), mesh_(StageMesh(costs.layout, stage)), device_(mesh_.devices[0].value()) {}
-
-  double SecondsOf(const Graph& graph) const {
-    std::vector<double> node_s;
-    for (const Node& node : graph.nodes) {
-      node_s.push_back(IsCollective(node.op) ? CollectiveSeconds(graph, node)
-                                             : costs_.costs.NodeSeconds(graph, node, device_));
-    }
-    const double in_turn_s = std::accumulate(node_s.begin(), node_s.end(), 0.0);
-    return in_turn_s - costs_.beside * (in_turn_s - WalkLanes(graph, node_s).seconds);
-  }
-
- private:
-  double CollectiveSeconds(const Graph& graph, const Node& node) const {
-    std::vector<int> group;
-    for (const DeviceIndex member : mesh_.GroupOf(0, node.attrs.Strs("axes"))) {
-      group.push_back(member.value());
-    }
-    double bytes = 0;
-    for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
-    return costs_.costs.CollectiveSeconds(CollectiveKindOf(node.op), bytes, group) +
-           costs_.costs.NodeSeconds(PackingOf(graph, node), device_);
-  }
-
-  const StreamCosts& costs_;
-  const mesh::Mesh mesh_;
-  const int device_;
-};
-
 // With the sizes that they have in the stage, above 1.
 std::vector<ir::MeshAxis> TensorAxesOf(const Layout& layout, int stage) {
   const mesh::Mesh mesh = StageMesh(layout, stage);
@@ -428,7 +395,10 @@ double SecondsOf(const StreamCosts& costs, const Partition& partition, const Str
     const Piece& piece = partition.pieces[i];
     if (piece.key.phase == ir::Phase::kUpdate) continue;
     const Graph& graph = cut.graphs[i].nodes.empty() ? *piece.graph : cut.graphs[i];
-    seconds += PieceClock(costs, piece.key.stage).SecondsOf(graph);
+    const std::vector<double> node_s =
+        costs.prices[static_cast<size_t>(piece.key.stage)].SecondsOfNodes(graph);
+    const double in_turn_s = std::accumulate(node_s.begin(), node_s.end(), 0.0);
+    seconds += in_turn_s - costs.beside * (in_turn_s - WalkLanes(graph, node_s).seconds);
   }
   return seconds;
 }
@@ -446,8 +416,8 @@ Result<Graph> WithStreamedProducts(const Graph& local, const std::vector<ir::Mes
 
 Result<StreamedProducts> StreamProducts(const StreamCosts& costs, Partition& partition) {
   StreamedProducts streamed;
-  if (costs.chunks == 1) return streamed;
   const bool by_cost = costs.chunks == 0;
+  if (costs.chunks == 1 || (by_cost && costs.beside == 0)) return streamed;
   const int64_t asked[] = {costs.chunks};
   StreamedPieces best;
   best.graphs.resize(partition.pieces.size());

@@ -27,8 +27,8 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/program.h"
-#include "planner/cost_model.h"
 #include "planner/layout.h"
+#include "planner/node_prices.h"
 #include "planner/pieces.h"
 
 namespace meshwright::planner {
@@ -41,7 +41,7 @@ Result<ir::Graph> WithStreamedProducts(const ir::Graph& local,
                                        int64_t* products = nullptr);
 
 struct StreamCosts {
-  const CostModel& costs;
+  std::vector<NodePrices>& prices;  // per stage
   const Layout& layout;
   double beside = 0;   // the share of a collective's time in which a device computes
   int64_t chunks = 0;  // of every product; 0: 1, 2, 4 or 8, as seconds are least

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/node_prices.h"
 
 namespace meshwright::search {
 namespace {
@@ -60,20 +61,6 @@ std::vector<std::vector<int>> ClassesOfDevices(std::span<const double> rates) {
   return classes;
 }
 
-size_t SlowestLinks(std::span<const std::vector<int>> groups, const planner::CostModel& costs) {
-  constexpr double kBytes = 1 << 20;
-  size_t slowest = 0;
-  double most_s = -1;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const double seconds =
-        costs.CollectiveSeconds(mesh::CollectiveKind::kAllReduce, kBytes, groups[i]);
-    if (seconds <= most_s) continue;
-    most_s = seconds;
-    slowest = i;
-  }
-  return slowest;
-}
-
 ProbeDevices SlowestGroup(const std::vector<int>& members, size_t size,
                           std::span<const double> rates, const planner::CostModel& costs) {
   MW_CHECK(size >= 1 && size <= members.size()) << size << " of " << members.size();
@@ -92,7 +79,20 @@ ProbeDevices SlowestGroup(const std::vector<int>& members, size_t size,
   for (size_t begin = 0; size > 1 && begin + size <= members.size(); begin += size) {
     groups.push_back(group_at(begin));
   }
-  return {std::move(groups[SlowestLinks(groups, costs)]), members[at]};
+  return {std::move(groups[planner::SlowestLinks(groups, costs)]), members[at]};
+}
+
+SlowestGroups::SlowestGroups(const std::vector<std::vector<int>>& classes,
+                             std::vector<double> rates, const planner::CostModel& costs)
+    : classes_(classes), rates_(std::move(rates)), costs_(costs), all_(rates_.size()) {
+  std::iota(all_.begin(), all_.end(), 0);
+}
+
+const ProbeDevices& SlowestGroups::Of(size_t of_class, size_t size) {
+  const auto [it, fresh] = found_.try_emplace({of_class, size});
+  if (!fresh) return it->second;
+  const std::vector<int>& members = classes_[of_class];
+  return it->second = SlowestGroup(members.size() < size ? all_ : members, size, rates_, costs_);
 }
 
 std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planner/cost_model.h"
@@ -24,9 +26,6 @@ std::vector<double> RatesOfDevices(const planner::CostModel& costs,
 // cluster's order.
 std::vector<std::vector<int>> ClassesOfDevices(std::span<const double> rates);
 
-// Of groups of devices the one whose collectives take longest; of equal ones the first.
-size_t SlowestLinks(std::span<const std::vector<int>> groups, const planner::CostModel& costs);
-
 // What the layers of a class of devices are priced on.
 struct ProbeDevices {
   std::vector<int> group;  // in the order of the axes
@@ -38,6 +37,22 @@ struct ProbeDevices {
 // the slowest device, else the first. REQUIRES: 1 <= size <= members.size().
 ProbeDevices SlowestGroup(const std::vector<int>& members, size_t size,
                           std::span<const double> rates, const planner::CostModel& costs);
+
+// The slowest groups of classes, each found once; of a class that is too small, that of all
+// devices. Not shared between threads. Costs outlive it.
+class SlowestGroups {
+ public:
+  SlowestGroups(const std::vector<std::vector<int>>& classes, std::vector<double> rates,
+                const planner::CostModel& costs);
+  const ProbeDevices& Of(size_t of_class, size_t size);
+
+ private:
+  const std::vector<std::vector<int>> classes_;
+  const std::vector<double> rates_;
+  const planner::CostModel& costs_;
+  std::vector<int> all_;
+  std::map<std::pair<size_t, size_t>, ProbeDevices> found_;  // by class and size
+};
 
 // With each layout again on the fastest devices, where that is a difference.
 std::vector<planner::Layout> OnFastDevicesToo(std::vector<planner::Layout> layouts,

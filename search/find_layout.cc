@@ -164,11 +164,10 @@ class Finder {
   }
 
   void SetDevices() {
-    all_devices_.resize(static_cast<size_t>(device_count_));
-    std::iota(all_devices_.begin(), all_devices_.end(), 0);
     cores_ = planner::CoreUses(topology_);
-    rates_ = RatesOfDevices(costs_, cores_);
-    classes_ = ClassesOfDevices(rates_);
+    const std::vector<double> rates = RatesOfDevices(costs_, cores_);
+    classes_ = ClassesOfDevices(rates);
+    groups_.emplace(classes_, rates, costs_);
     class_of_device_.resize(static_cast<size_t>(device_count_));
     for (size_t c = 0; c < classes_.size(); ++c) {
       for (const int device : classes_[c]) {
@@ -176,15 +175,6 @@ class Finder {
       }
     }
     for (const mesh::Device& device : topology_.devices) memory_.push_back(device.memory_bytes);
-  }
-
-  const ProbeDevices& GroupOf(size_t of_class, size_t size) {
-    const auto [it, fresh] = groups_.try_emplace({of_class, size});
-    if (fresh) {
-      const bool enough = classes_[of_class].size() >= size;
-      it->second = SlowestGroup(enough ? classes_[of_class] : all_devices_, size, rates_, costs_);
-    }
-    return it->second;
   }
 
   // Nothing: the job cannot be split so.
@@ -195,7 +185,7 @@ class Finder {
     const ProbeOptions options = {degrees, context_attention_, rows, sequence_parallel, mode};
     ProbedMode probed;
     for (size_t c = 0; c < classes_.size(); ++c) {
-      const ProbeDevices& devices = GroupOf(c, static_cast<size_t>(degrees.device_count()));
+      const ProbeDevices& devices = groups_->Of(c, static_cast<size_t>(degrees.device_count()));
       auto layers = ProbeLayers(step_, options, costs_, devices);
       if (!layers.has_value()) {
         const ir::ParallelSpec& pins = job_.parallel;
@@ -533,13 +523,11 @@ class Finder {
   planner::ZeroGroups zero_groups_;  // that the pins ask for
   std::vector<Recompute> modes_;
   std::vector<Recompute> pinned_modes_;  // per layer; empty: open
-  std::vector<int> all_devices_;
-  std::vector<double> rates_;
   std::vector<std::vector<int>> classes_;
+  std::optional<SlowestGroups> groups_;
   std::vector<int> class_of_device_;
   std::vector<planner::CoreUse> cores_;
   std::vector<int64_t> memory_;
-  std::map<std::pair<size_t, size_t>, ProbeDevices> groups_;  // by class and size
   // By degrees without the data axis, rows of a microbatch, sequence parallelism, mode.
   std::map<std::tuple<Degrees, int64_t, bool, Recompute>, std::optional<ProbedMode>> probes_;
   // By degrees, rows, sequence parallelism, and whether all modes are there. Tables refer to what

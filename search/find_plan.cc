@@ -243,15 +243,14 @@ class PlanFinder {
     return planner::MakePlanOf(job_, topology_, layout, scope_, MakePinnedRules(job_));
   }
 
-  // A degree that nothing pads for want of the rules, or of another optimizer, is refused by the
-  // rules with what would have it padded.
+  // The layout that is found says what it refuses; the rules, what would have it padded.
   Status RefusalOf(Status refusal) const {
-    const bool unpadded = job_.parallel.shardings == "search" || job_.optimizer.name == "adafactor";
-    if (!unpadded || refusal.code() != StatusCode::kInvalidArgument) return refusal;
-    const Result<Plan> rules = planner::MakePlan(job_, topology_, scope_, MakePinnedRules(job_));
-    const bool same =
-        !rules.has_value() && rules.error().code() == refusal.code() && refusal.field().empty();
-    return same ? rules.error() : refusal;
+    if (refusal.code() != StatusCode::kInvalidArgument) return refusal;
+    const auto devices = static_cast<int64_t>(topology_.devices.size());
+    const Result<Layout> layout =
+        planner::ResolveLayout(job_, devices, planner::LayerCount(job_.main().graph));
+    if (!layout.has_value()) return refusal;
+    return planner::OfferPadding(std::move(refusal), job_, topology_, *layout);
   }
 
   // The search's memory is an estimate: a little is left to what it is wrong by. Where programs

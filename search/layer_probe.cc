@@ -12,6 +12,7 @@
 #include "ir/averages.h"
 #include "planner/job_on_axes.h"
 #include "planner/lower.h"
+#include "planner/node_prices.h"
 #include "planner/padding.h"
 #include "planner/step_pieces.h"
 #include "planner/zero.h"
@@ -37,51 +38,13 @@ bool SumsOverReplicas(const Node& node) {
   });
 }
 
-// Seconds of local nodes on the slowest device, and of collectives of the slowest groups.
-class NodePricer {
- public:
-  NodePricer(mesh::Mesh mesh, const planner::CostModel& costs, const ProbeDevices& devices)
-      : mesh_(std::move(mesh)), costs_(costs), devices_(devices) {}
-
-  double SecondsOf(const Graph& graph, const Node& node) {
-    if (!planner::IsCollective(node.op)) {
-      return costs_.NodeSeconds(graph, node, devices_.slowest);
-    }
-    double bytes = 0;
-    for (const ValueId input : node.inputs) bytes += static_cast<double>(graph.type(input).bytes());
-    const mesh::GroupShape& group = GroupOf(node.attrs.Strs("axes"));
-    return mesh::CostOfCollective(planner::CollectiveKindOf(node.op), bytes, group).seconds +
-           costs_.NodeSeconds(planner::PackingOf(graph, node), devices_.slowest);
-  }
-
- private:
-  const mesh::GroupShape& GroupOf(const mesh::AxisList& axes) {
-    const auto [at, fresh] = groups_.try_emplace(axes);
-    if (!fresh) return at->second;
-    std::vector<std::vector<int>> groups;
-    for (int64_t first = 0; first < mesh_.device_count(); ++first) {
-      const std::vector<DeviceIndex> places = mesh_.GroupOf(first, axes);
-      if (places.front().value() != first) continue;  // a group that is there already
-      std::vector<int>& members = groups.emplace_back();
-      for (const DeviceIndex place : places) members.push_back(devices_.group[place.index()]);
-    }
-    at->second = costs_.ShapeOf(groups[SlowestLinks(groups, costs_)]);
-    return at->second;
-  }
-
-  const mesh::Mesh mesh_;  // of places in `devices_`
-  const planner::CostModel& costs_;
-  const ProbeDevices& devices_;
-  std::map<mesh::AxisList, mesh::GroupShape> groups_;
-};
-
 class Prober {
  public:
-  Prober(const planner::StagedStep& step, const Partition& partition, mesh::Mesh mesh,
-         const planner::CostModel& costs, const ProbeDevices& devices, int layers)
+  Prober(const planner::StagedStep& step, const Partition& partition, planner::NodePrices& prices,
+         int64_t devices, int layers)
       : step_(step),
         partition_(partition),
-        prices_(std::move(mesh), costs, devices),
+        prices_(prices),
         devices_(devices),
         probes_(static_cast<size_t>(layers)) {}
 
@@ -161,9 +124,11 @@ class Prober {
   void AddSeconds(const Piece& piece) {
     const Graph& graph = *piece.graph;
     const bool once = piece.key.phase == Phase::kUpdate || piece.key.round == planner::kOncePerStep;
-    for (const Node& node : graph.nodes) {
+    const std::vector<double> node_s = prices_.SecondsOfNodes(graph);
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
       if (once && SumsOverReplicas(node)) continue;
-      const double seconds = prices_.SecondsOf(graph, node);
+      const double seconds = node_s[n];
       if (once) {
         At(LayerByParams(graph, node)).update_s += seconds;
         continue;
@@ -204,7 +169,7 @@ class Prober {
   }
 
   void AddPacking(const Graph& graph) {
-    if (devices_.group.size() == 1) return;
+    if (devices_ == 1) return;
     for (const Node& node : graph.nodes) {
       if (!planner::IsCollective(node.op)) continue;
       int64_t& most = At(node.layer).packed_bytes;
@@ -335,7 +300,7 @@ class Prober {
         const int owner = param_layers_.at(name);
         if (probe.shared_layer < 0 || owner < probe.shared_layer) probe.shared_layer = owner;
         probe.shared.Add(weight);
-        const bool whole = devices_.group.size() > 1 && tensor->local_type == tensor->global_type;
+        const bool whole = devices_ > 1 && tensor->local_type == tensor->global_type;
         probe.shared_whole_bytes += whole ? weight.bytes : 0;
       }
     }
@@ -395,8 +360,8 @@ class Prober {
 
   const planner::StagedStep& step_;
   const Partition& partition_;
-  NodePricer prices_;
-  const ProbeDevices& devices_;
+  planner::NodePrices& prices_;
+  const int64_t devices_;
   std::vector<LayerProbe> probes_;
   std::map<std::string, int> param_layers_;
   std::map<std::string, ir::DType> gradient_dtypes_;  // by param
@@ -518,10 +483,15 @@ Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOp
   MW_ASSIGN_OR_RETURN(
       planner::Strategies strategies,
       planner::ChooseStrategies(staged.graph, staged.stages, placed.layout, {}, layout.tensor()));
+  mesh::Mesh mesh = planner::StageMesh(placed.layout, 0);
+  for (DeviceIndex& device : mesh.devices) {
+    device = DeviceIndex(devices.group[device.index()]);
+  }
+  planner::NodePrices prices(std::move(mesh), costs, devices.slowest);
   MW_ASSIGN_OR_RETURN(const Partition partition,
                       planner::MakeStepPartition(step.job, staged, placed.layout, strategies));
   std::vector<LayerProbe> probes =
-      Prober(staged, partition, planner::StageMesh(placed.layout, 0), costs, devices, layers).Run();
+      Prober(staged, partition, prices, options.degrees.device_count(), layers).Run();
   // Boundaries were counted for the whole batch; the group holds each element once.
   for (LayerProbe& probe : probes) {
     probe.boundary_bytes = probe.boundary_bytes / layout.microbatches / degrees.device_count();
