@@ -124,6 +124,8 @@ TEST_F(Commands, PlanForAClusterFileForecastsItsDevices) {
 TEST_F(Commands, PlanDoesNotAssumeDevicesWhereNobodyAnswersAtAnAddress) {
   PlanArgs args;
   args.file = job_;
+  args.overrides = {"parallelism.tensor_parallel_degree=1",
+                    "parallelism.pipeline_parallel_degree=1"};
   const auto plan = [&] { return RunPlan(args, {}); };
   const Outcome named = Observe([&] { return RunPlan(args, global_); });
   EXPECT_EQ(named.code, kExitUnreachable) << named.error;

@@ -443,9 +443,12 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
           two.devices[0].worker, FormatCount(2 * kState), FormatCount(2 * kState - 1))),
       std::string::npos)
       << disk.error();
-  EXPECT_NE(disk.error().message().find("It fits with parallelism.optimizer_memory = \"host\""),
-            std::string::npos)
-      << disk.error();
+  const char* const offer = "It fits with parallelism.optimizer_memory = \"host\"";
+  EXPECT_EQ(disk.error().message().find(offer), std::string::npos) << "the host has no room";
+  host.memory_bytes = 0;
+  const auto offered = MakePlan(job, two);
+  ASSERT_FALSE(offered.has_value());
+  EXPECT_NE(offered.error().message().find(offer), std::string::npos) << offered.error();
   // What it says is enough: in whole MiB.
   EXPECT_NE(disk.error().message().find("--scratch-mib 1`"), std::string::npos) << disk.error();
   for (mesh::Device& device : two.devices) device.disk_bytes = 1 << 20;
@@ -459,7 +462,6 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   EXPECT_NE(folder.error().message().find("--scratch-dir DIR"), std::string::npos)
       << folder.error();
   job.parallel.optimizer_memory = "host";
-  host.memory_bytes = 0;
   EXPECT_TRUE(MakePlan(job, two).has_value()) << "nothing is on the disk then";
   job.parallel.optimizer_memory = "disk";
 

@@ -148,6 +148,7 @@ TEST(FindFittingChanges, FartherMemoriesAreOfferedWithTheirPrice) {
 
 // State that has no room on a disk may have some in the memory of the host.
 TEST(FindFittingChanges, TheHostIsOfferedWhereADiskIsMissingOrTooSmall) {
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
   const config::JobConfig config =
       SmallJob({"parallelism.optimizer_memory=disk", "parallelism.weights_memory=disk",
                 "parallelism.gradients_memory=host", "parallelism.activations_memory=host"});
