@@ -28,6 +28,16 @@ Result<mesh::Topology> ClusterTopology(const GlobalArgs& global, const ir::JobRe
       workers, kind, degree(parallel.data) * degree(parallel.tensor) * degree(parallel.pipeline));
 }
 
+// A plan for other devices than those that were named would look like one for them.
+Result<mesh::Topology> TopologyAtVariable(const GlobalArgs& global, const ir::JobRequest& job) {
+  Result<mesh::Topology> running = ClusterTopology(global, job);
+  if (running.has_value() || running.error().code() != StatusCode::kUnavailable) return running;
+  return Fail(Unavailable(
+      running.error().message() +
+      "; $MESHWRIGHT_ADDRESS asks for a plan for the devices there: unset it, or plan for others "
+      "with --devices N or --cluster FILE"));
+}
+
 }  // namespace
 
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
@@ -46,15 +56,9 @@ Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& glob
   if (args.devices > 0) return report::DryRunTopology(args.devices, args.devices_per_worker);
   if (!global.address.empty()) return ClusterTopology(global, job);
   const auto address = config::ProcessEnvironment("MESHWRIGHT_ADDRESS");
+  if (address && !address->empty()) return TopologyAtVariable(global, job);
   const bool open = parallel.stage_meshes.empty() &&
                     (parallel.data == 0 || parallel.tensor == 0 || parallel.pipeline == 0);
-  if (address && !address->empty()) {
-    Result<mesh::Topology> running = ClusterTopology(global, job);
-    // Where nothing answers, decided degrees are devices enough: the plan says that it assumes
-    // them.
-    const bool answers = running.has_value() || running.error().code() != StatusCode::kUnavailable;
-    if (open || answers) return running;
-  }
   if (!parallel.stage_meshes.empty()) {
     planner::Layout layout;
     MW_ASSIGN_OR_RETURN(const auto degrees, planner::ParseStageDegrees(parallel.stage_meshes));

@@ -11,9 +11,9 @@
 namespace meshwright::cli {
 
 // The devices that the options name: a cluster file, a number, the controller at --address, else
-// those of the controller at $MESHWRIGHT_ADDRESS, else, and where nothing answers there, as many as
-// the degrees' product. Errors: kInvalidArgument: none of these says how many, or two do; those of
-// LoadClusterFile, Connect and TopologyOf.
+// those of the controller at $MESHWRIGHT_ADDRESS, else as many as the degrees' product. Errors:
+// kInvalidArgument: none of these says how many, or two do; kUnavailable: nothing answers at an
+// address that was given; those of LoadClusterFile, Connect and TopologyOf.
 Result<mesh::Topology> PlanTopology(const PlanArgs& args, const GlobalArgs& global,
                                     const ir::JobRequest& job);
 

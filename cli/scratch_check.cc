@@ -14,6 +14,12 @@ Status CheckScratchDir(const std::string& folder) {
   if (folder.empty()) return OkStatus();
   struct stat found = {};
   if (::stat(folder.c_str(), &found) != 0) {
+    if (errno == ENOENT) {
+      return NotFound(fmt::format(
+          "--scratch-dir {0}: there is no such folder; create it on the disk that jobs may use "
+          "(mkdir -p {0}), or name one that is there",
+          folder));
+    }
     return OsError(errno, fmt::format("--scratch-dir {}", folder));
   }
   if (!S_ISDIR(found.st_mode)) {

@@ -18,17 +18,15 @@
 namespace meshwright::planner {
 namespace {
 
-// A refusal for memory says what the host's would do: with as few kinds there as fit.
-Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
-                             const mesh::Topology& topology, const Layout& layout, PlanScope scope,
-                             const ShardingChooser& choose) {
-  if (refusal.code() != StatusCode::kResourceExhausted || job.trained() == nullptr) {
-    return Fail(std::move(refusal));
-  }
+// What a refusal for memory adds where it fits with what is in the memory `from` in that of the
+// host, with as few kinds there as fit. Empty: it does not.
+std::string HostInsteadOf(const char* from, const ir::JobRequest& job,
+                          const mesh::Topology& topology, const Layout& layout, PlanScope scope,
+                          const ShardingChooser& choose) {
   ir::JobRequest with_host = job;
   std::string keys;
   for (const MemoryPin& pin : kMemoryPins) {
-    if (job.parallel.*pin.memory != "device") continue;
+    if (job.parallel.*pin.memory != from) continue;
     with_host.parallel.*pin.memory = "host";
     keys += fmt::format("{}parallelism.{}_memory = \"host\"", keys.empty() ? "" : ", ", pin.kind);
     const Result<Plan> plan = MakePlanOf(with_host, topology, layout, scope, choose);
@@ -40,14 +38,26 @@ Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
       host_bytes = std::max(host_bytes, memory.host.total_bytes);
     }
     constexpr double kMib = 1048576.0;
-    return Fail(
-        Status(refusal.code(),
-               fmt::format("{}. It fits with {}: {:.1f} MiB of a device, {:.1f} MiB of its "
-                           "host's memory, which come and go in each step",
-                           refusal.message(), keys, static_cast<double>(device_bytes) / kMib,
-                           static_cast<double>(host_bytes) / kMib)));
+    return fmt::format(
+        ". It fits with {}: {:.1f} MiB of a device, {:.1f} MiB of its host's memory, which come "
+        "and go in each step",
+        keys, static_cast<double>(device_bytes) / kMib, static_cast<double>(host_bytes) / kMib);
   }
-  return Fail(std::move(refusal));
+  return "";
+}
+
+// A refusal for memory says what the host's would do, of what is on a disk and of what is on the
+// device.
+Result<Plan> OfferHostMemory(Status refusal, const ir::JobRequest& job,
+                             const mesh::Topology& topology, const Layout& layout, PlanScope scope,
+                             const ShardingChooser& choose) {
+  if (refusal.code() != StatusCode::kResourceExhausted || job.trained() == nullptr) {
+    return Fail(std::move(refusal));
+  }
+  std::string offer = HostInsteadOf("disk", job, topology, layout, scope, choose);
+  if (offer.empty()) offer = HostInsteadOf("device", job, topology, layout, scope, choose);
+  if (offer.empty()) return Fail(std::move(refusal));
+  return Fail(Status(refusal.code(), refusal.message() + offer));
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -294,14 +296,35 @@ struct Kept {
   int64_t limit_bytes = 0;  // 0: none
 };
 
-Status CheckKept(const std::map<std::string, Kept>& kept, const char* where, const char* less) {
+// Of the first that is to hold more than it may.
+std::optional<std::pair<std::string, Kept>> TooFull(const std::map<std::string, Kept>& kept) {
   for (const auto& [name, what] : kept) {
-    if (what.limit_bytes == 0 || what.bytes <= what.limit_bytes) continue;
-    const auto [keep, has] = ApartMib(what.bytes, what.limit_bytes);
-    return ResourceExhausted(fmt::format("the devices of {} keep {} {}, which has {} for them; {}",
-                                         name, keep, where, has, less));
+    if (what.limit_bytes > 0 && what.bytes > what.limit_bytes) return std::pair(name, what);
   }
-  return OkStatus();
+  return std::nullopt;
+}
+
+Status CheckHosts(const std::map<std::string, Kept>& hosts) {
+  const auto full = TooFull(hosts);
+  if (!full) return OkStatus();
+  const auto [keep, has] = ApartMib(full->second.bytes, full->second.limit_bytes);
+  return ResourceExhausted(
+      fmt::format("the devices of {} keep {} in its host's memory, which has {} for them; keep "
+                  "less there (parallelism.optimizer_memory, weights_memory, gradients_memory, "
+                  "activations_memory), or state on a disk (\"disk\")",
+                  full->first, keep, has));
+}
+
+Status CheckScratch(const std::map<std::string, Kept>& disks) {
+  const auto full = TooFull(disks);
+  if (!full) return OkStatus();
+  const auto [keep, has] = ApartMib(full->second.bytes, full->second.limit_bytes);
+  constexpr int64_t kWholeMib = 1 << 20;
+  return ResourceExhausted(fmt::format(
+      "the disk is too small: the devices of {} keep {} on it and may have {}; let them have "
+      "more (`meshwright worker --scratch-mib {}`, disk_gib of a cluster file), or keep optimizer "
+      "and weights in the memory of the host (\"host\")",
+      full->first, keep, has, (full->second.bytes + kWholeMib - 1) / kWholeMib));
 }
 
 Status CheckDisk(const mesh::Device& device, DeviceIndex index, int64_t bytes) {
@@ -344,8 +367,12 @@ bool MayUseDisk(const mesh::Topology& topology) {
                      [](const auto& device) { return device.disk == mesh::Disk::kPerhaps; });
 }
 
-Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
-                      std::span<const DeviceIndex> of) {
+namespace {
+
+constexpr std::string_view kFarMemory = "no room in farther memories";
+
+Status CheckKept(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
+                 std::span<const DeviceIndex> of) {
   std::map<std::string, Kept> hosts;
   std::map<std::string, Kept> disks;
   for (size_t i = 0; i < of.size(); ++i) {
@@ -359,11 +386,24 @@ Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemo
     of_disk.bytes += devices[i].disk.total_bytes;
     of_disk.limit_bytes = device.disk_bytes;
   }
-  MW_TRY(CheckKept(hosts, "in its host's memory",
-                   "keep less there (parallelism.optimizer_memory, weights_memory, "
-                   "gradients_memory, activations_memory), or state on a disk (\"disk\")"));
-  return CheckKept(disks, "on its disk",
-                   "let it have more (`meshwright worker --scratch-mib`), or keep less there");
+  MW_TRY(CheckHosts(hosts));
+  return CheckScratch(disks);
+}
+
+bool IsOfFarMemory(const Status& refusal) {
+  return refusal.code() == StatusCode::kResourceExhausted &&
+         refusal.message().starts_with(kFarMemory);
+}
+
+}  // namespace
+
+Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
+                      std::span<const DeviceIndex> of) {
+  return CheckKept(topology, devices, of).WithContext(kFarMemory);
+}
+
+const Status& MoreTelling(const Status& before, const Status& now) {
+  return IsOfFarMemory(before) && !IsOfFarMemory(now) ? before : now;
 }
 
 }  // namespace meshwright::planner

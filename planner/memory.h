@@ -77,4 +77,9 @@ Status CheckDisks(const ir::ParallelSpec& parallel, const mesh::Topology& topolo
 Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
                       std::span<const DeviceIndex> of);
 
+// Of the refusals of two plans for one job that which says more: a plan that CheckFarMemory refuses
+// fits its devices, so what is to be mended is farther away, whatever others lack. Of two alike
+// `now`.
+const Status& MoreTelling(const Status& before, const Status& now);
+
 }  // namespace meshwright::planner

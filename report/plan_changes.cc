@@ -74,38 +74,54 @@ class Changes {
     change.config = std::move(all.config);
   }
 
-  // Of what the job leaves on the device, some in the memory of the host, or state on a disk.
+  // Pins, and where to.
+  using Moved = std::vector<std::pair<std::string_view, const char*>>;
+
+  // What the job keeps in one of the memories `from`, of these pins.
+  void AddMoved(const char* family, const std::vector<std::string_view>& from, const Moved& moved) {
+    Change change{family, {}, ChangeKind::kTier, 0, config_, topology_};
+    std::vector<std::string> keys;
+    for (const auto& [key, memory] : moved) {
+      const std::string_view name = key;
+      const auto pin = std::find_if(ir::Pins().begin(), ir::Pins().end(),
+                                    [&](const ir::Pin& each) { return each.name == name; });
+      MW_CHECK(pin != ir::Pins().end()) << "no pin " << name;
+      const std::string in = ir::PinText(*pin, config_.parallel);
+      if (std::find(from.begin(), from.end(), in) == from.end()) continue;
+      const Status set = ir::SetPin(*pin, memory, change.config.parallel);
+      MW_CHECK(set.ok()) << set.message();
+      keys.push_back(fmt::format("{} = \"{}\"", pin->key, memory));
+      change.amount += 1;
+    }
+    if (keys.empty()) return;
+    change.text = fmt::format("set {}", fmt::join(keys, ", "));
+    changes_.push_back(std::move(change));
+  }
+
+  // Of what the job keeps on a disk, some in the memory of the host; of what it leaves on the
+  // device, some there, or state on a disk; all of it in the memory of the host.
   void AddMemories() {
-    using Moved = std::vector<std::pair<std::string_view, const char*>>;  // pins, and where to
-    const auto add = [&](const char* family, const Moved& moved) {
-      Change change{family, {}, ChangeKind::kTier, 0, config_, topology_};
-      std::vector<std::string> keys;
-      for (const auto& [key, memory] : moved) {
-        const std::string_view name = key;
-        const auto pin = std::find_if(ir::Pins().begin(), ir::Pins().end(),
-                                      [&](const ir::Pin& each) { return each.name == name; });
-        MW_CHECK(pin != ir::Pins().end()) << "no pin " << name;
-        if (ir::PinText(*pin, config_.parallel) != "device") continue;
-        const Status set = ir::SetPin(*pin, memory, change.config.parallel);
-        MW_CHECK(set.ok()) << set.message();
-        keys.push_back(fmt::format("{} = \"{}\"", pin->key, memory));
-        change.amount += 1;
-      }
-      if (keys.empty()) return;
-      change.text = fmt::format("set {}", fmt::join(keys, ", "));
-      changes_.push_back(std::move(change));
-    };
-    add("host", {{"optimizer_memory", "host"}});
-    add("host", {{"activations_memory", "host"}});
-    add("host", {{"optimizer_memory", "host"}, {"weights_memory", "host"}});
+    const Moved optimizer = {{"optimizer_memory", "host"}};
+    const Moved weights = {{"weights_memory", "host"}};
+    const Moved both = {{"optimizer_memory", "host"}, {"weights_memory", "host"}};
+    for (const Moved& moved : {optimizer, weights, both}) AddMoved("nearer", {"disk"}, moved);
+    AddMoved("host", {"device"}, optimizer);
+    AddMoved("host", {"device"}, {{"activations_memory", "host"}});
+    AddMoved("host", {"device"}, both);
     const Moved made = {{"gradients_memory", "host"}, {"activations_memory", "host"}};
     for (const char* const state : {"host", "disk"}) {
       Moved all = made;
       for (const char* const name : {"optimizer_memory", "weights_memory"}) {
         all.emplace_back(name, state);
       }
-      add(state, all);
+      AddMoved(state, {"device"}, all);
+      const bool differs = state == std::string_view("host") && KeepsOnDisk();
+      if (differs) AddMoved("all in the host", {"device", "disk"}, all);
     }
+  }
+
+  bool KeepsOnDisk() const {
+    return config_.parallel.optimizer_memory == "disk" || config_.parallel.weights_memory == "disk";
   }
 
   void AddBatch(int64_t divisor) {

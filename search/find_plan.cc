@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "ir/program_outputs.h"
 #include "planner/forecast.h"
+#include "planner/memory.h"
 #include "planner/recompute_modes.h"
 #include "planner/resolve_layout.h"
 #include "planner/stages.h"
@@ -274,7 +275,7 @@ class PlanFinder {
       Result<Plan> plan = FirstThatFits();
       if (IsMisfit(plan) && !of_programs) plan = PlanWithinLess(std::move(plan));
       if (!IsMisfit(plan)) return plan;
-      misfit = plan.error();
+      misfit = of_programs ? planner::MoreTelling(misfit, plan.error()) : plan.error();
       of_programs = true;
     }
     return Fail(misfit);
@@ -282,18 +283,20 @@ class PlanFinder {
 
   // `plan`: why what was found so far does not fit.
   Result<Plan> PlanWithinLess(Result<Plan> plan) {
+    Status misfit = plan.error();
     for (const double share : {0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5}) {
       if (time_.IsOver(false)) break;
       Result<FoundLayout> found = FindWithin(share);
       if (!found.has_value()) {
-        if (found.error().code() == StatusCode::kResourceExhausted) return plan;
+        if (found.error().code() == StatusCode::kResourceExhausted) break;
         continue;  // all that fits this share was tried; within less there are others
       }
       found_ = *std::move(found);
       plan = FirstThatFits();
       if (!IsMisfit(plan)) return plan;
+      misfit = planner::MoreTelling(misfit, plan.error());
     }
-    return plan;
+    return Fail(misfit);
   }
 
   Result<FoundLayout> FindWithin(double share) {
@@ -545,32 +548,6 @@ class PlanFinder {
 };
 
 }  // namespace
-
-Result<FirstPlan> FirstThatHasAPlan(
-    const std::vector<LayoutCost>& layouts,
-    const std::function<Result<planner::Plan>(const planner::Layout&)>& make_plan,
-    const SearchTime& time) {
-  MW_CHECK(!layouts.empty()) << "no layout to make a plan of";
-  std::vector<std::string> rejected;
-  Status failed = OkStatus();
-  for (size_t i = 0; i < layouts.size() && (i == 0 || !time.IsOver(false)); ++i) {
-    Result<planner::Plan> plan = make_plan(layouts[i].layout);
-    if (plan.has_value()) {
-      plan->notes.insert(plan->notes.end(), rejected.begin(), rejected.end());
-      return FirstPlan{*std::move(plan), i};
-    }
-    const StatusCode code = plan.error().code();
-    if (code == StatusCode::kInternal) {
-      rejected.push_back(
-          fmt::format("{} is left out, {}", layouts[i].layout.ToString(), plan.error().message()));
-    } else if (code != StatusCode::kResourceExhausted) {
-      return Fail(plan.error());
-    }
-    // What does not fit says more about the job than what should not have been.
-    if (failed.ok() || code == StatusCode::kResourceExhausted) failed = plan.error();
-  }
-  return Fail(failed);
-}
 
 Result<FoundPlan> FindPlan(const ir::JobRequest& job, const mesh::Topology& topology,
                            const FindOptions& options, const Clock& clock,

@@ -56,6 +56,11 @@ TEST_F(Offload, TrainsWhatDoesNotFitBitForBit) {
   ASSERT_NO_FATAL_FAILURE(StartWith(1, "12"));
   const Failure refused = Fails(Submission("device", 10));
   EXPECT_THAT(refused.text, HasSubstr("parallelism.optimizer_memory = \"host\""));
+  // It was queued: that it does not fit is found when its turn comes.
+  EXPECT_EQ(refused.code, 4) << refused.text;
+  const client::JobInfo unfit = client().Get(1).value();
+  EXPECT_EQ(unfit.state, JobState::kFailed);
+  EXPECT_EQ(unfit.steps_done, 0);
   const auto submit = Launch(Submission("host", 10), cluster().File("submit.log"));
   EXPECT_TRUE(submit->Wait(120'000).value().ok());
   const std::string small = ModelOf(Ended(2));

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include "cli/interrupt_note.h"
 #include "cli/listen_check.h"
 #include "cli/run_dir.h"
+#include "cli/scratch_check.h"
 #include "formats/safetensors.h"
 #include "tests/scale.h"
 
@@ -116,6 +118,28 @@ TEST_F(Commands, PlanForAClusterFileForecastsItsDevices) {
   const Outcome refused = Observe([&] { return RunPlan(args, {}); });
   EXPECT_EQ(refused.code, kExitUsage);
   EXPECT_TRUE(Contains(refused.error, "c.toml:2:11: devices of [[hosts]] is 0")) << refused.error;
+}
+
+// Other devices than those that were named would look like these.
+TEST_F(Commands, PlanDoesNotAssumeDevicesWhereNobodyAnswersAtAnAddress) {
+  PlanArgs args;
+  args.file = job_;
+  args.overrides = {"parallelism.tensor_parallel_degree=1",
+                    "parallelism.pipeline_parallel_degree=1"};
+  const auto plan = [&] { return RunPlan(args, {}); };
+  const Outcome named = Observe([&] { return RunPlan(args, global_); });
+  EXPECT_EQ(named.code, kExitUnreachable) << named.error;
+  ASSERT_EQ(::setenv("MESHWRIGHT_ADDRESS", "127.0.0.1:1", 1), 0);
+  const Outcome dead = Observe(plan);
+  args.devices = 1;
+  const Outcome devices = Observe(plan);
+  ASSERT_EQ(::unsetenv("MESHWRIGHT_ADDRESS"), 0);
+  EXPECT_EQ(dead.code, kExitUnreachable) << dead.out;
+  EXPECT_TRUE(Contains(dead.error, "no controller answers at 127.0.0.1:1")) << dead.error;
+  EXPECT_TRUE(Contains(dead.error, "unset it, or plan for others with --devices N")) << dead.error;
+  EXPECT_EQ(devices.code, kExitOk) << devices.error;
+  args.devices = 0;
+  EXPECT_EQ(Observe(plan).code, kExitOk) << "no address: as many as the degrees' product";
 }
 
 TEST_F(Commands, NotesGoToStderr) {
@@ -362,6 +386,20 @@ class TakenPort {
   const UniqueFd fd_;
   int port_ = 0;
 };
+
+TEST(ScratchCheck, NamesTheFolderAndTheFix) {
+  const auto folder = TempDir::Make();
+  ASSERT_TRUE(folder) << folder.error();
+  EXPECT_TRUE(CheckScratchDir("").ok());
+  EXPECT_TRUE(CheckScratchDir(folder->path()).ok());
+  const std::string none = folder->File("none");
+  const Status missing = CheckScratchDir(none);
+  EXPECT_EQ(ExitCodeOf(missing), kExitUsage);
+  EXPECT_TRUE(Contains(missing.message(), "--scratch-dir " + none)) << missing;
+  EXPECT_TRUE(Contains(missing.message(), "mkdir -p " + none)) << missing;
+  ASSERT_TRUE(WriteFileAtomic(none, "").ok());
+  EXPECT_TRUE(Contains(CheckScratchDir(none).message(), "is no folder"));
+}
 
 TEST(ListenCheck, NamesTheOptionAndTheFix) {
   const TakenPort taken;

@@ -437,7 +437,22 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   for (mesh::Device& device : two.devices) device.disk_bytes = 2 * kState - 1;
   const auto disk = MakePlan(job, two);
   ASSERT_FALSE(disk.has_value());
-  EXPECT_NE(disk.error().message().find("--scratch-mib"), std::string::npos) << disk.error();
+  EXPECT_NE(
+      disk.error().message().find(fmt::format(
+          "the disk is too small: the devices of {} keep {} bytes on it and may have {} bytes",
+          two.devices[0].worker, FormatCount(2 * kState), FormatCount(2 * kState - 1))),
+      std::string::npos)
+      << disk.error();
+  const char* const offer = "It fits with parallelism.optimizer_memory = \"host\"";
+  EXPECT_EQ(disk.error().message().find(offer), std::string::npos) << "the host has no room";
+  host.memory_bytes = 0;
+  const auto offered = MakePlan(job, two);
+  ASSERT_FALSE(offered.has_value());
+  EXPECT_NE(offered.error().message().find(offer), std::string::npos) << offered.error();
+  // What it says is enough: in whole MiB.
+  EXPECT_NE(disk.error().message().find("--scratch-mib 1`"), std::string::npos) << disk.error();
+  for (mesh::Device& device : two.devices) device.disk_bytes = 1 << 20;
+  EXPECT_TRUE(MakePlan(job, two).has_value());
 
   for (mesh::Device& device : two.devices) device.disk_bytes = 0;
   two.devices[1].disk = mesh::Disk::kNoFolder;
@@ -447,7 +462,6 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   EXPECT_NE(folder.error().message().find("--scratch-dir DIR"), std::string::npos)
       << folder.error();
   job.parallel.optimizer_memory = "host";
-  host.memory_bytes = 0;
   EXPECT_TRUE(MakePlan(job, two).has_value()) << "nothing is on the disk then";
   job.parallel.optimizer_memory = "disk";
 
@@ -455,6 +469,22 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   const auto gpu = MakePlan(job, two);
   ASSERT_FALSE(gpu.has_value());
   EXPECT_NE(gpu.error().message().find("is a GPU"), std::string::npos) << gpu.error();
+}
+
+// Devices of other layouts may be too small, too: what the one that fits its devices lacks is said.
+TEST(FarMemory, SaysMoreThanDevicesOfOtherLayouts) {
+  mesh::Topology one = mesh::Topology::Local(1);
+  one.devices[0].memory_bytes = one.devices[0].disk_bytes = 100;
+  DeviceMemory memory;
+  memory.disk.total_bytes = 101;
+  const DeviceIndex first(0);
+  const Status far = CheckFarMemory(one, {&memory, 1}, {&first, 1});
+  ASSERT_EQ(far.code(), StatusCode::kResourceExhausted);
+  const Status near = CheckDeviceMemory(one, first, 101, Layout());
+  EXPECT_EQ(MoreTelling(far, near), far);
+  EXPECT_EQ(MoreTelling(near, far), far);
+  const Status later = CheckDeviceMemory(one, first, 102, Layout());
+  EXPECT_EQ(MoreTelling(near, later), later);
 }
 
 TEST(PlaceNodes, PutsWhatOnlyLaterPartsReadThere) {

@@ -146,6 +146,51 @@ TEST(FindFittingChanges, FartherMemoriesAreOfferedWithTheirPrice) {
   EXPECT_EQ(changes.why_no_tier, "");
 }
 
+// State that has no room on a disk may have some in the memory of the host.
+TEST(FindFittingChanges, TheHostIsOfferedWhereADiskIsMissingOrTooSmall) {
+  if (kSanitizedBuild) GTEST_SKIP() << "searches many layouts: left to the plain build";
+  const config::JobConfig config =
+      SmallJob({"parallelism.optimizer_memory=disk", "parallelism.weights_memory=disk",
+                "parallelism.gradients_memory=host", "parallelism.activations_memory=host"});
+  mesh::Topology devices = Devices(1, 0);
+  devices.devices[0].disk = mesh::Disk::kNoFolder;
+  const auto folderless = Find(config, devices);
+  const char* const both =
+      "set parallelism.optimizer_memory = \"host\", parallelism.weights_memory = \"host\"";
+  EXPECT_NE(Says(folderless, both), nullptr) << FormatChanges(folderless);
+  EXPECT_EQ(folderless.why_no_tier, "");
+
+  // Room for the weights.
+  devices.devices[0].disk = mesh::Disk::kPerhaps;
+  devices.devices[0].disk_bytes = 3 << 19;
+  const auto small = Find(config, devices);
+  const FittingChange* const offer = Says(small, "set parallelism.optimizer_memory = \"host\"");
+  ASSERT_NE(offer, nullptr) << FormatChanges(small);
+  EXPECT_EQ(offer->text.find("weights_memory"), std::string::npos) << offer->text;
+}
+
+// Layouts whose devices are too small, too, are not what is to be mended.
+TEST(FindPlan, SaysThatTheDiskIsTooSmallWhereDevicesOfALayoutHaveRoom) {
+  const config::JobConfig config =
+      SmallJob({"parallelism.optimizer_memory=disk", "parallelism.weights_memory=disk",
+                "parallelism.gradients_memory=host", "parallelism.activations_memory=host",
+                "parallelism.offload_chunk_bytes=65536"});
+  const auto prepared = config::PrepareJob(config);
+  ASSERT_TRUE(prepared.has_value()) << prepared.error();
+  const auto plan_of = [&](const mesh::Topology& topology) {
+    return search::FindPlan(prepared->request, topology, {}, kStill);
+  };
+  const auto roomy = plan_of(Devices(1, 0));
+  ASSERT_TRUE(roomy.has_value()) << roomy.error();
+  mesh::Topology tight = Devices(1, roomy->plan.memory[0].total_bytes);
+  ASSERT_TRUE(plan_of(tight).has_value());
+  tight.devices[0].disk_bytes = 1 << 16;
+  const auto refused = plan_of(tight);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message().find("the disk is too small"), std::string::npos)
+      << refused.error();
+}
+
 // Where the farthest memories do not help, it is said what is wrong with them.
 TEST(FindFittingChanges, SaysWhyNoFartherMemoryHelps) {
   const auto changes =

@@ -7,6 +7,7 @@
 
 #include "mesh/device_profile.h"
 #include "planner/forecast.h"
+#include "planner/memory.h"
 #include "planner/resolve_layout.h"
 #include "search/find_layout.h"
 #include "search/least_memory.h"
@@ -70,6 +71,25 @@ TEST(FirstThatHasAPlan, WithoutOneSaysWhatIsMostToThePoint) {
             StatusCode::kResourceExhausted);
   EXPECT_EQ(code_of(StatusCode::kInvalidArgument, StatusCode::kInternal),
             StatusCode::kInvalidArgument);
+}
+
+// A layout whose devices have room and whose disk has none, before one whose devices have none.
+TEST(FirstThatHasAPlan, WithoutOneSaysThatTheDiskIsTooSmallWhereDevicesAreNot) {
+  mesh::Topology one = mesh::Topology::Local(1);
+  one.devices[0].memory_bytes = one.devices[0].disk_bytes = 100;
+  planner::DeviceMemory memory;
+  memory.disk.total_bytes = 101;
+  const DeviceIndex device(0);
+  const auto first = FirstThatHasAPlan(
+      Layouts(2),
+      [&](const Layout& layout) -> Result<Plan> {
+        return Fail(layout.data() == 1 ? planner::CheckFarMemory(one, {&memory, 1}, {&device, 1})
+                                       : planner::CheckDeviceMemory(one, device, 101, layout));
+      },
+      SearchTime(1, 1, kStill));
+  ASSERT_FALSE(first.has_value());
+  EXPECT_NE(first.error().message().find("the disk is too small"), std::string::npos)
+      << first.error();
 }
 
 mesh::Topology Gpus(int count, int64_t memory_bytes = 0) {
