@@ -55,6 +55,16 @@ TEST(PlaceLifetimes, ReusesBytesOfTheDead) {
   EXPECT_EQ(PlaceLifetimes({}).bytes, 0);
 }
 
+// Each is dense in one order alone.
+TEST(PlaceLifetimes, TakesTheOrderThatLeavesNoGaps) {
+  const std::vector<Lifetime> by_beginning = {{128, 3, 5}, {256, 6, 11}, {64, 5, 8}, {192, 1, 3}};
+  const std::vector<Lifetime> by_size = {{192, 0, 2}, {128, 2, 5}, {256, 4, 5}};
+  const std::vector<Lifetime> by_area = {{192, 2, 3}, {128, 6, 9}, {192, 2, 7}, {128, 5, 8}};
+  for (const auto& lives : {by_beginning, by_size, by_area}) {
+    EXPECT_EQ(PlaceLifetimes(lives).bytes, MostLiveBytes(lives)) << lives[0].bytes;
+  }
+}
+
 TEST(PlanWorkspace, BindsInputsAndOutputsAndReusesTheRest) {
   Builder b("g");
   ValueId x = b.AddOne(Op::kInput, {}, {{"name", std::string("x")}}, {F32({64})});
