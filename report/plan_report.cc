@@ -61,6 +61,8 @@ std::string DeviceText(const mesh::DeviceProfile& profile, int64_t memory_bytes)
 }  // namespace
 
 std::string FormatForecast(const planner::Forecast& forecast) {
+  const double waiting = forecast.idle_of_total;
+  const double of_others = waiting > 0 ? std::max(0.0, 1 - forecast.copies_of_total / waiting) : 1;
   std::string text =
       fmt::format("forecast   step {}, {} tokens/s, MFU {}, HFU {} of {:.1f} TFLOP/s\n",
                   FormatDuration(forecast.step_s),
@@ -68,7 +70,12 @@ std::string FormatForecast(const planner::Forecast& forecast) {
                   Percent(forecast.model_flops_utilization),
                   Percent(forecast.hardware_flops_utilization), forecast.peak_flops_per_s / 1e12);
   text += fmt::format("  waiting for stages and members {} of the time, {} of the work\n",
-                      Percent(forecast.idle_of_total), Percent(forecast.idle_of_busy));
+                      Percent(of_others * forecast.idle_of_total),
+                      Percent(of_others * forecast.idle_of_busy));
+  if (forecast.copies_of_total > 0) {
+    text += fmt::format("  waiting for copies from the host or a disk {} of the time\n",
+                        Percent(forecast.copies_of_total));
+  }
   text += fmt::format("  collectives {} a device", FormatDuration(forecast.collective_s));
   if (forecast.hidden_s > 0) {
     text += fmt::format(", {} of it behind what computes", FormatDuration(forecast.hidden_s));
