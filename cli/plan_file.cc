@@ -106,8 +106,7 @@ Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global, co
   const PlannedJobFile source{args.file, args.overrides, args.decisions};
   PlannedFile file;
   file.plan.name = args.decisions.empty() ? args.file : args.decisions;
-  MW_ASSIGN_OR_RETURN(file.plan.config,
-                      LoadPlannedJob(source));
+  MW_ASSIGN_OR_RETURN(file.plan.config, LoadPlannedJob(source));
   config::JobConfig& config = file.plan.config;
   Result<config::PreparedJob> prepared_job = PrepareTraining(config);
   if (!prepared_job) return Fail(NamingOtherJob(prepared_job.error(), source));

@@ -113,11 +113,10 @@ Status NamingOtherJob(const Status& error, const PlannedJobFile& file) {
   const auto prepared = PrepareTraining(*alone);
   if (!prepared.has_value() || !config::IsOfAnotherJob(*origin, prepared->request)) return error;
   const bool named = !origin->job.empty() && origin->job != file.path;
-  return error.WithContext(
-      fmt::format("{} is the plan of another job{}, and not of {} as it is; `meshwright plan {} "
-                  "--save FILE` saves one that is",
-                  file.decisions, named ? fmt::format(" ({})", origin->job) : "", file.path,
-                  file.path));
+  return error.WithContext(fmt::format(
+      "{} is the plan of another job{}, and not of {} as it is; `meshwright plan {} "
+      "--save FILE` saves one that is",
+      file.decisions, named ? fmt::format(" ({})", origin->job) : "", file.path, file.path));
 }
 
 Result<config::JobConfig> LoadPlannedJob(const PlannedJobFile& file) {

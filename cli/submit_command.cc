@@ -211,8 +211,7 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
 Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (given.file.empty()) return SubmitAgain(given, global);
   const PlannedJobFile source{given.file, given.overrides, given.decisions};
-  MW_ASSIGN_OR_RETURN(config::JobConfig config,
-                      LoadPlannedJob(source));
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, LoadPlannedJob(source));
   // What is wrong with it is said when the job file has been read.
   const Result<Client::Options> options = ClientOptions(global);
   if (config.owner.empty()) config.owner = WhoSubmits(options);

@@ -283,12 +283,9 @@ Result<std::string> ExplainMemory(const PlannedJob& planned, const mesh::Topolog
                         {"state_bytes", group.state_bytes},
                         {"renewed_by", group.on_host ? "host" : "device"}});
     }
-    const Json object{{"step_s", planned.forecast.step_s},
-                      {"memory", std::move(kinds)},
-                      {"update", std::move(update)},
-                      {"on_disk", ObjectsOnDisk(program)},
-                      {"nearer", NearerObjects(nearer)},
-                      {"notes", plan.notes}};
+    const Json object{{"step_s", planned.forecast.step_s}, {"memory", std::move(kinds)},
+                      {"update", std::move(update)},       {"on_disk", ObjectsOnDisk(program)},
+                      {"nearer", NearerObjects(nearer)},   {"notes", plan.notes}};
     return object.dump(2) + "\n";
   }
   std::string text = FormatTable({"FULLEST DEVICE", "DEVICE", "HOST", "DISK"}, rows);

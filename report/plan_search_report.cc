@@ -28,8 +28,8 @@ double Correction(const search::FoundLayout& found, const PlanFigures& plan) {
   return 1;
 }
 
-// "2 is estimated 3.1 % slower"; "" where nothing is known. own_s: the estimate of the plan's number;
-// 0: it has none.
+// "2 is estimated 3.1 % slower"; "" where nothing is known. own_s: the estimate of the plan's
+// number; 0: it has none.
 std::string VerdictOn(const search::MicrobatchPrice& other, double own_s) {
   // What differs by less is as good.
   constexpr double kSame = 5e-4;
@@ -48,9 +48,9 @@ std::string VerdictOn(const search::MicrobatchPrice& other, double own_s) {
   }
   if (other.missing_bytes <= 0) return "";
   const bool known = other.missing_bytes < std::numeric_limits<int64_t>::max();
-  return fmt::format("{} does not fit{}", other.microbatches,
-                     known ? fmt::format(" (by {} a device)", FormatBytes(other.missing_bytes))
-                           : std::string());
+  return fmt::format(
+      "{} does not fit{}", other.microbatches,
+      known ? fmt::format(" (by {} a device)", FormatBytes(other.missing_bytes)) : std::string());
 }
 
 }  // namespace
@@ -60,7 +60,8 @@ std::string MicrobatchesLine(const search::FoundLayout& found, const planner::La
   if (job.parallel.microbatches > 0 || job.trained() == nullptr) return "";
   if (found.best.empty()) {
     const char* rule = "by rule, one where there are no stages";
-    if (layout.pipeline > 1) rule = "by rule, as many as divide a replica's rows, at most two a stage";
+    if (layout.pipeline > 1)
+      rule = "by rule, as many as divide a replica's rows, at most two a stage";
     if (layout.pipeline > 1 && !planner::WholeBatchOf(job).empty())
       rule = "one, for the model reads the whole batch at once";
     return fmt::format("microbatches {}: {}\n", layout.microbatches, rule);
@@ -100,17 +101,18 @@ std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& pl
     if (cost.layout.ToString() == plan.layout) return plan.step_s;
     return cost.is_forecast ? cost.step_s : cost.step_s * correction;
   };
-  const bool all_forecasts =
-      std::all_of(found.best.begin(), found.best.end(), [](const auto& c) { return c.is_forecast; });
+  const bool all_forecasts = std::all_of(found.best.begin(), found.best.end(),
+                                         [](const auto& c) { return c.is_forecast; });
   const double first_s = shown_s(found.best.front());
   std::vector<std::vector<std::string>> rows;
   for (const search::LayoutCost& cost : found.best) {
     if (rows.size() == kMostAlternatives) break;
     const std::string layout = cost.layout.ToString();
     const bool is_plan = layout == plan.layout;
-    rows.push_back({FormatDuration(shown_s(cost)), fmt::format("x{:.3f}", shown_s(cost) / first_s),
-                    FormatBytes(is_plan ? plan.memory_bytes : cost.fullest_bytes()),
-                    layout + (cost.is_forecast && !is_plan && !all_forecasts ? " (forecast)" : "")});
+    rows.push_back(
+        {FormatDuration(shown_s(cost)), fmt::format("x{:.3f}", shown_s(cost) / first_s),
+         FormatBytes(is_plan ? plan.memory_bytes : cost.fullest_bytes()),
+         layout + (cost.is_forecast && !is_plan && !all_forecasts ? " (forecast)" : "")});
   }
   const char* const of_steps =
       all_forecasts ? "LAYOUT (forecasts)" : "LAYOUT (estimates, but for the plan)";

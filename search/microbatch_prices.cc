@@ -25,10 +25,11 @@ MicrobatchPrice& MicrobatchPrices::Of(const planner::Layout& layout) {
 }
 
 void MicrobatchPrices::AddBound(const planner::Layout& layout, double least_s) {
-  if (std::isfinite(least_s)) KeepLess(least_s, Of(layout).least_s);
+  if (std::isfinite(least_s) && layout.stage_degrees.empty()) KeepLess(least_s, Of(layout).least_s);
 }
 
 void MicrobatchPrices::Add(const LayoutCost& cost) {
+  if (!cost.layout.stage_degrees.empty()) return;
   MicrobatchPrice& price = Of(cost.layout);
   if (cost.missing_bytes > 0) return KeepLess(cost.missing_bytes, price.missing_bytes);
   MW_CHECK(cost.step_s > 0 && std::isfinite(cost.step_s)) << "a step of " << cost.step_s << " s";
@@ -44,7 +45,7 @@ std::vector<MicrobatchPrice> MicrobatchPrices::Take() const {
 std::vector<MicrobatchPrice> PricesOf(const planner::Layout& layout,
                                       const std::vector<MicrobatchPrice>& all) {
   std::vector<MicrobatchPrice> own;
-  if (!layout.stage_degrees.empty()) return own;  // families of stages have degrees of their own
+  if (!layout.stage_degrees.empty()) return own;
   for (const MicrobatchPrice& price : all) {
     if (price.degrees == layout.degrees && price.pipeline == layout.pipeline) own.push_back(price);
   }

@@ -53,12 +53,9 @@ void to_json(nlohmann::json& json, const LayoutCost& cost) {
           {"bytes", cost.fullest_bytes()}};
 }
 void to_json(nlohmann::json& json, const MicrobatchPrice& price) {
-  json = {{"degrees", price.degrees},
-          {"pipeline", price.pipeline},
-          {"microbatches", price.microbatches},
-          {"step_s", price.step_s},
-          {"least_s", price.least_s},
-          {"missing_bytes", price.missing_bytes}};
+  json = {{"degrees", price.degrees},           {"pipeline", price.pipeline},
+          {"microbatches", price.microbatches}, {"step_s", price.step_s},
+          {"least_s", price.least_s},           {"missing_bytes", price.missing_bytes}};
 }
 void to_json(nlohmann::json& json, const FoundLayout& found) {
   json = {{"best", found.best},

@@ -29,12 +29,30 @@ TEST(MicrobatchPrices, KeepsTheLeastOfEach) {
   LayoutCost other = CostOf(16, 0.3, 0);
   other.layout.degrees[planner::Axis::kTensor] = 2;
   prices.Add(other);
+  // Stages that differ have the degrees of the first, and are no layout of these degrees.
+  LayoutCost differ = CostOf(4, 0.05, 0);
+  differ.layout.stage_degrees.resize(2);
+  prices.Add(differ);
+  prices.AddBound(differ.layout, 0.01);
+  EXPECT_TRUE(PricesOf(differ.layout, prices.Take()).empty());
   const auto own = PricesOf(CostOf(4, 0, 0).layout, prices.Take());
   ASSERT_EQ(own.size(), 3u) << "of other degrees is another's";
   EXPECT_EQ(own[0].microbatches, 2);
   EXPECT_EQ(own[0].missing_bytes, 20);
   EXPECT_EQ(own[1].step_s, 0.1);
   EXPECT_EQ(own[2].least_s, 0.4);
+}
+
+// What decided a plan is what decided its own stages.
+TEST(FindPlan, OneStageDiffersFromNone) {
+  ir::JobRequest job = SmallGpt2Job(2);
+  job.parallel = ir::OpenParallel();
+  job.parallel.stage_meshes = "1x2";
+  const auto found = FindPlan(job, mesh::Topology::Local(2, 1), {}, SystemClock());
+  ASSERT_TRUE(found.has_value()) << found.error();
+  EXPECT_EQ(found->plan.layout.pipeline, 1);
+  EXPECT_EQ(found->found.deciders.of(Decider::kStageSearch), 0);
+  EXPECT_EQ(found->found.deciders.of(Decider::kEqualStages), 1);
 }
 
 // Of the plan's own degrees each number is known to be no faster by its estimate, or not to fit.
