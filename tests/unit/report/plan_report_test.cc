@@ -137,10 +137,10 @@ TEST(FormatForecast, ShowsUtilisationWaitingAndTraffic) {
             "  network links         1.00 MiB\n");
   // What waits for copies does not wait for others.
   forecast.copies_of_total = 0.15;
-  EXPECT_THAT(
-      FormatForecast(forecast),
-      testing::HasSubstr("  waiting for stages and members 5.0 % of the time, 6.2 % of the work\n"
-                         "  waiting for copies from the host or a disk 15.0 % of the time\n"));
+  EXPECT_THAT(FormatForecast(forecast),
+              testing::HasSubstr("\n  waiting 20.0 % of the time, 25.0 % of the work; of the time "
+                                 "15.0 % for copies from the host or a disk, 5.0 % for stages and "
+                                 "members\n"));
 }
 
 }  // namespace
