@@ -92,6 +92,38 @@ std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
   return {layout.degrees, layout.pipeline, planner::FormatStageDegrees(layout.stage_degrees)};
 }
 
+// What takes longer would not be kept, or is too slow to be worth it as an alternative.
+double GiveUpAmong(const std::vector<LayoutCost>& best, const Layout& layout, int alternatives) {
+  constexpr double kWorstAlternative = 1.5;
+  if (best.empty()) return std::numeric_limits<double>::infinity();
+  double give_up_s = kWorstAlternative * best.front().step_s;
+  if (best.size() >= static_cast<size_t>(std::max(1, alternatives))) {
+    give_up_s = std::min(give_up_s, best.back().step_s);
+  }
+  for (const LayoutCost& other : best) {
+    if (DegreesOf(other.layout) == DegreesOf(layout)) give_up_s = std::min(give_up_s, other.step_s);
+  }
+  return give_up_s;
+}
+
+// One per degrees, schedule's variants among them only the best.
+void KeepAmong(std::vector<LayoutCost>& best, LayoutCost cost, int alternatives) {
+  const auto same = std::find_if(best.begin(), best.end(), [&](const LayoutCost& other) {
+    return DegreesOf(other.layout) == DegreesOf(cost.layout);
+  });
+  const auto faster = [](const LayoutCost& a, const LayoutCost& b) {
+    return a.step_s < b.step_s * (1 - 1e-9);
+  };
+  if (same != best.end()) {
+    if (!faster(cost, *same)) return;
+    *same = std::move(cost);
+  } else {
+    best.push_back(std::move(cost));
+  }
+  std::stable_sort(best.begin(), best.end(), faster);
+  if (best.size() > static_cast<size_t>(std::max(1, alternatives))) best.pop_back();
+}
+
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
@@ -383,40 +415,10 @@ class Finder {
     return layout;
   }
 
-  // What takes longer would not be kept, or is too slow to be worth it as an alternative.
   double GiveUpSeconds(const Layout& layout) const {
-    constexpr double kWorstAlternative = 1.5;
-    const std::vector<LayoutCost>& best = found_.best;
-    if (best.empty()) return std::numeric_limits<double>::infinity();
-    double give_up_s = kWorstAlternative * best.front().step_s;
-    if (best.size() >= static_cast<size_t>(std::max(1, options_.alternatives))) {
-      give_up_s = std::min(give_up_s, best.back().step_s);
-    }
-    for (const LayoutCost& other : best) {
-      if (DegreesOf(other.layout) == DegreesOf(layout))
-        give_up_s = std::min(give_up_s, other.step_s);
-    }
-    return give_up_s;
+    return GiveUpAmong(found_.best, layout, options_.alternatives);
   }
-
-  // One per degrees, schedule's variants among them only the best.
-  void Keep(LayoutCost cost) {
-    std::vector<LayoutCost>& best = found_.best;
-    const auto same = std::find_if(best.begin(), best.end(), [&](const LayoutCost& other) {
-      return DegreesOf(other.layout) == DegreesOf(cost.layout);
-    });
-    const auto faster = [](const LayoutCost& a, const LayoutCost& b) {
-      return a.step_s < b.step_s * (1 - 1e-9);
-    };
-    if (same != best.end()) {
-      if (!faster(cost, *same)) return;
-      *same = std::move(cost);
-    } else {
-      best.push_back(std::move(cost));
-    }
-    std::stable_sort(best.begin(), best.end(), faster);
-    if (best.size() > static_cast<size_t>(std::max(1, options_.alternatives))) best.pop_back();
-  }
+  void Keep(LayoutCost cost) { KeepAmong(found_.best, std::move(cost), options_.alternatives); }
 
   bool IsOver() {
     timed_out_ = timed_out_ || time_.IsOver(!found_.best.empty());
