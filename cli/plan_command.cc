@@ -55,6 +55,7 @@ std::string FormatPlannedJob(const PlanArgs& args, const report::PlannedJob& pla
       fmt::format("job        {}\nmodel      {}\ndevices    {}\n", planned.prepared.request.name,
                   planned.prepared.model.summary, report::DescribeDevices(topology));
   std::string reasons = report::FormatSearch(planned.found.found, report::FiguresOf(planned));
+  reasons += report::MicrobatchesLine(planned.found.found, plan.layout, planned.prepared.request);
   if (planned.found.from_cache) reasons += "found in the cache (--no-plan-cache searches anew)\n";
   const double step_s = planned.forecast.step_s;
   text += report::FormatForecast(planned.forecast);
@@ -101,19 +102,30 @@ Result<std::string> WritePlanFiles(const PlanArgs& args, const report::NamedPlan
   return lines;
 }
 
+// Errors of keys call a value by --set, as it is read; here it is that of --what-if.
+Status OfWhatIf(const Status& error, const PlanArgs& args) {
+  const std::string& message = error.message();
+  for (const std::string& text : args.what_if) {
+    const std::string set = "--set " + text + ": ";
+    if (!message.starts_with(set)) continue;
+    return Status(error.code(), message.substr(set.size())).WithContext("--what-if " + text);
+  }
+  return error.WithContext("--what-if " + Join(args.what_if, ", "));
+}
+
 // The job with the values of --what-if, all of them together. Errors name the option.
 Result<config::JobConfig> WhatIfConfig(const PlanArgs& args) {
   std::vector<std::string> overrides = args.overrides;
   overrides.insert(overrides.end(), args.what_if.begin(), args.what_if.end());
-  Result<config::JobConfig> config =
-      config::LoadJobConfig(args.file, std::move(overrides), args.decisions);
+  Result<config::JobConfig> config = LoadPlannedJob({args.file, overrides, args.decisions});
   Status status = config.has_value() ? OkStatus() : config.error();
   if (status.ok()) {
     const auto prepared = PrepareTraining(*config);
-    if (!prepared.has_value()) status = prepared.error();
+    if (!prepared.has_value())
+      status = NamingOtherJob(prepared.error(), {args.file, overrides, args.decisions});
   }
   if (status.ok()) return config;
-  return Fail(status.WithContext("--what-if " + Join(args.what_if, ", ")));
+  return Fail(OfWhatIf(status, args));
 }
 
 // Errors: those of the second plan.
@@ -123,7 +135,7 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
   MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, config::PrepareJob(config));
   const auto after = PlanWithProgress(args, std::move(prepared), topology, ScopeFor(args));
   if (!after) {
-    return Fail(config::AtKey(after.error(), config).WithContext("--what-if " + name));
+    return Fail(OfWhatIf(config::AtKey(after.error(), config), args));
   }
   std::vector<std::string> notes = config.notes;
   notes.insert(notes.end(), after->plan().notes.begin(), after->plan().notes.end());
@@ -133,7 +145,7 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
 // What the planner starts from: no devices are asked for.
 Result<std::string> GraphText(const PlanArgs& args) {
   MW_ASSIGN_OR_RETURN(config::JobConfig config,
-                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+                      LoadPlannedJob({args.file, args.overrides, args.decisions}));
   MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, PrepareTraining(config));
   PrintNotes(config);
   if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.main().graph);

@@ -103,12 +103,14 @@ Result<report::PlannedJob> PlanWithProgress(const PlanArgs& args, config::Prepar
 Result<PlannedFile> PlanFile(const PlanArgs& given, const GlobalArgs& global, const ScopeOf& scope,
                              std::optional<Misfit>& misfit) {
   MW_ASSIGN_OR_RETURN(const PlanArgs args, WithDevicesOfDecisions(given, global));
+  const PlannedJobFile source{args.file, args.overrides, args.decisions};
   PlannedFile file;
   file.plan.name = args.decisions.empty() ? args.file : args.decisions;
-  MW_ASSIGN_OR_RETURN(file.plan.config,
-                      config::LoadJobConfig(args.file, args.overrides, args.decisions));
+  MW_ASSIGN_OR_RETURN(file.plan.config, LoadPlannedJob(source));
   config::JobConfig& config = file.plan.config;
-  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, PrepareTraining(config));
+  Result<config::PreparedJob> prepared_job = PrepareTraining(config);
+  if (!prepared_job) return Fail(NamingOtherJob(prepared_job.error(), source));
+  config::PreparedJob prepared = *std::move(prepared_job);
   MW_TRY(CheckInputDataIfAny(config, prepared.model));
   PrintNotes(config);
   const auto topology = PlanTopology(args, global, prepared.request);

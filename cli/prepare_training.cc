@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "cli/documents.h"
 #include "cli/image_rows.h"
 #include "cli/job_data.h"
 #include "cli/mask_token.h"
 #include "config/data_sets.h"
+#include "config/saved_plan.h"
 #include "config/starting_weights.h"
 #include "data/paths.h"
 
@@ -99,6 +101,30 @@ Status CheckBytes(const models::Model& model, const config::JobConfig& config) {
 }
 
 }  // namespace
+
+Status NamingOtherJob(const Status& error, const PlannedJobFile& file) {
+  if (file.decisions.empty()) return error;
+  const Result<std::string> text = ReadFile(file.decisions);
+  if (!text.has_value() || !config::IsSavedPlan(*text)) return error;
+  const auto origin = config::ParsePlanOrigin(*text, file.decisions);
+  // What is wrong with the job alone is no matter of the plan.
+  Result<config::JobConfig> alone = config::LoadJobConfig(file.path, file.overrides);
+  if (!origin.has_value() || !alone.has_value()) return error;
+  const auto prepared = PrepareTraining(*alone);
+  if (!prepared.has_value() || !config::IsOfAnotherJob(*origin, prepared->request)) return error;
+  const bool named = !origin->job.empty() && origin->job != file.path;
+  return error.WithContext(fmt::format(
+      "{} is the plan of another job{}, and not of {} as it is; `meshwright plan {} "
+      "--save FILE` saves one that is",
+      file.decisions, named ? fmt::format(" ({})", origin->job) : "", file.path, file.path));
+}
+
+Result<config::JobConfig> LoadPlannedJob(const PlannedJobFile& file) {
+  Result<config::JobConfig> config =
+      config::LoadJobConfig(file.path, file.overrides, file.decisions);
+  if (!config.has_value()) return Fail(NamingOtherJob(config.error(), file));
+  return config;
+}
 
 Result<config::PreparedJob> PrepareTraining(config::JobConfig& config) {
   MW_TRY(TakeFormat(config));

@@ -3,6 +3,9 @@
 // Thread rule: reads files.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/result.h"
 #include "config/job_config.h"
 
@@ -13,5 +16,19 @@ namespace meshwright::cli {
 // mask (cli/mask_token.h), the names of classes (cli/image_rows.h).
 // Errors: those of all of them.
 Result<config::PreparedJob> PrepareTraining(config::JobConfig& config);
+
+// A job file with the decisions of a saved plan; "": of none.
+struct PlannedJobFile {
+  const std::string& path;
+  const std::vector<std::string>& overrides;
+  const std::string& decisions;
+};
+
+// An error of the job with these decisions. Where the plan was saved for another job the error says
+// so first: a pin that contradicts it, or a weight that is not there, is not what is wrong then.
+Status NamingOtherJob(const Status& error, const PlannedJobFile& file);
+
+// config::LoadJobConfig, with errors as above.
+Result<config::JobConfig> LoadPlannedJob(const PlannedJobFile& file);
 
 }  // namespace meshwright::cli

@@ -210,13 +210,15 @@ Result<int> SubmitAgain(const SubmitArgs& given, const GlobalArgs& global) {
 
 Result<int> Submit(const SubmitArgs& given, const GlobalArgs& global) {
   if (given.file.empty()) return SubmitAgain(given, global);
-  MW_ASSIGN_OR_RETURN(config::JobConfig config,
-                      config::LoadJobConfig(given.file, given.overrides, given.decisions));
+  const PlannedJobFile source{given.file, given.overrides, given.decisions};
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, LoadPlannedJob(source));
   // What is wrong with it is said when the job file has been read.
   const Result<Client::Options> options = ClientOptions(global);
   if (config.owner.empty()) config.owner = WhoSubmits(options);
   MW_ASSIGN_OR_RETURN(const SubmitArgs args, WithStart(given, config));
-  MW_ASSIGN_OR_RETURN(config::PreparedJob prepared, PrepareTraining(config));
+  auto prepared_job = PrepareTraining(config);
+  if (!prepared_job) return Fail(NamingOtherJob(prepared_job.error(), source));
+  config::PreparedJob prepared = *std::move(prepared_job);
   PrintNotes(config);
   PrintNotes(prepared.model);
   MW_TRY(PrintForeignPlan(args.decisions, prepared.request, nullptr));

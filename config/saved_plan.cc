@@ -232,13 +232,14 @@ Result<PlanOrigin> ParsePlanOrigin(std::string_view text, const std::string& fil
   return origin;
 }
 
+bool IsOfAnotherJob(const PlanOrigin& origin, const ir::JobRequest& job) {
+  return !origin.job_fingerprint.empty() && origin.job_fingerprint != search::JobFingerprint(job);
+}
+
 std::string ForeignPlanNote(const PlanOrigin& origin, const std::string& file,
                             const ir::JobRequest& job, const mesh::Topology* topology) {
-  const auto differs = [](const std::string& saved, const std::string& now) {
-    return !saved.empty() && saved != now;
-  };
-  const std::string own_job = search::JobFingerprint(job);
-  if (differs(origin.job_fingerprint, own_job)) {
+  if (IsOfAnotherJob(origin, job)) {
+    const std::string own_job = search::JobFingerprint(job);
     return fmt::format(
         "{} was saved for another job (fingerprint {} instead of {}): its decisions are taken, its "
         "forecast does not hold",
@@ -247,7 +248,8 @@ std::string ForeignPlanNote(const PlanOrigin& origin, const std::string& file,
   }
   if (topology == nullptr) return "";
   const std::string own_cluster = search::TopologyFingerprint(*topology);
-  if (!differs(origin.cluster_fingerprint, own_cluster)) return "";
+  const std::string& saved = origin.cluster_fingerprint;
+  if (saved.empty() || saved == own_cluster) return "";
   return fmt::format(
       "{} was saved for another cluster (fingerprint {} instead of {}): its decisions are taken, "
       "its forecast does not hold",

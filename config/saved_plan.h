@@ -63,6 +63,9 @@ bool IsSavedPlan(std::string_view text);
 // Errors: kInvalidArgument "plan.toml:3:1: ..." naming key and value.
 Result<PlanOrigin> ParsePlanOrigin(std::string_view text, const std::string& file);
 
+// By the fingerprint, where the plan has one.
+bool IsOfAnotherJob(const PlanOrigin& origin, const ir::JobRequest& job);
+
 // "" or what to say when a saved plan is used for another job or cluster than it was made for.
 std::string ForeignPlanNote(const PlanOrigin& origin, const std::string& file,
                             const ir::JobRequest& job, const mesh::Topology* topology);

@@ -324,11 +324,13 @@ class Forecaster {
   }
 
   void SetRates() {
-    double busy_s = 0, idle_s = 0;
+    double busy_s = 0, idle_s = 0, copies_s = 0;
     for (const double s : forecast_.simulation.busy_s) busy_s += s;
     for (const double s : forecast_.simulation.idle_s) idle_s += s;
+    for (const double s : forecast_.simulation.copy_wait_s) copies_s += s;
     if (busy_s > 0) forecast_.idle_of_busy = idle_s / busy_s;
     if (busy_s > 0) forecast_.idle_of_total = idle_s / (busy_s + idle_s);
+    if (busy_s > 0) forecast_.copies_of_total = copies_s / (busy_s + idle_s);
     for (const double flops : product_flops_) forecast_.hardware_flops += flops;
     const auto most = std::max_element(product_flops_.begin(), product_flops_.end());
     const auto dtype = static_cast<ir::DType>(most - product_flops_.begin());

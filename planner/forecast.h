@@ -55,6 +55,9 @@ struct Forecast {
   // is GPipe's convention, (p-1)/(m+p-1) in the ideal case; the second Megatron's, (p-1)/m.
   double idle_of_total = 0;
   double idle_of_busy = 0;
+  // Of the first what is no waiting for others: state and activations come from the memory of the
+  // host or a disk, or go there.
+  double copies_of_total = 0;
   double collective_s = 0;  // mean over devices; a part of their busy seconds, but for this:
   double hidden_s = 0;      // of these, behind what computes
   // By mesh axes ("data", "data,tensor"); messages between stages: "pipeline".

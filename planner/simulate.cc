@@ -31,14 +31,16 @@ struct DeviceState : DeviceTime {
   int in_flight = 0;
   bool waits = false;  // for a message, or for room in a channel
 
-  // Until the copies that a RUN reads are there.
-  void AwaitCopies(const ir::Instruction& run) {
+  // Until the copies that a RUN reads are there; how long.
+  double AwaitCopies(const ir::Instruction& run) {
+    const double before_s = now_s;
     for (const SlotId id : run.inputs) {
       const auto fetched = fetched_s.find(id);
       if (fetched == fetched_s.end()) continue;
       now_s = std::max(now_s, fetched->second);
       fetched_s.erase(fetched);
     }
+    return now_s - before_s;
   }
 
   // Beside what the device does, when what it reads has come.
@@ -167,6 +169,7 @@ class Replay {
     result_.busy_s.resize(programs.size());
     result_.host_busy_s.resize(programs.size());
     result_.idle_s.resize(programs.size());
+    result_.copy_wait_s.resize(programs.size());
     result_.in_flight_max.resize(programs.size());
     result_.sent_bytes.resize(programs.size());
     if (costs.cores) FindHosts();
@@ -318,7 +321,7 @@ class Replay {
 
   // At a RUN: it begins now, or when the last member of its group has come.
   Status Arrive(size_t d) {
-    devices_[d].AwaitCopies(Current(d));
+    result_.copy_wait_s[d] += devices_[d].AwaitCopies(Current(d));
     const SimExecutable& executable = CurrentExecutable(d);
     if (executable.group < 0) {
       Push(devices_[d].now_s, EventKind::kBegin, d);
@@ -466,13 +469,15 @@ class Replay {
   }
 
   void Summarize() {
-    result_.makespan_s = LastDevice(devices_);
+    const double devices_s = LastDevice(devices_);
+    result_.makespan_s = devices_s;
     for (const DeviceState& device : devices_) {
       if (costs_.steps_follow) break;
       result_.makespan_s = std::max({result_.makespan_s, LastCopy(device), device.host_free_s});
     }
     for (size_t d = 0; d < programs_.size(); ++d) {
       result_.idle_s[d] = result_.makespan_s - result_.busy_s[d];
+      result_.copy_wait_s[d] += result_.makespan_s - devices_s;
     }
     std::sort(result_.spans.begin(), result_.spans.end(), [](const Span& a, const Span& b) {
       return std::tie(a.begin_s, a.device, a.instruction) <

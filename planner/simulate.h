@@ -70,6 +70,7 @@ struct Simulation {
   double makespan_s = 0;
   std::vector<double> busy_s;       // inside a RUN
   std::vector<double> idle_s;       // makespan - busy
+  std::vector<double> copy_wait_s;  // of these, for copies from and to farther memories
   std::vector<double> host_busy_s;  // RUNs of the host for the device
   std::vector<int> in_flight_max;   // microbatches forwarded but not yet backwarded
   std::vector<int64_t> sent_bytes;  // SEND only

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -40,14 +41,44 @@ std::string WeightsText(const std::vector<std::string>& weights) {
          (names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : std::string());
 }
 
-// Groups that are alike are one line.
+// The layers of weights: the first number in the name of each that has one.
+std::set<int> LayersOf(const std::vector<std::string>& weights) {
+  std::set<int> layers;
+  for (const std::string& weight : weights) {
+    for (const std::string& part : Split(weight, '.')) {
+      int layer = 0;
+      const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), layer);
+      if (part.empty() || error != std::errc() || end != part.data() + part.size()) continue;
+      layers.insert(layer);
+      break;
+    }
+  }
+  return layers;
+}
+
+// "0-5, 8"; "" of none.
+std::string RangesText(const std::set<int>& layers) {
+  std::string text;
+  for (auto at = layers.begin(); at != layers.end();) {
+    const int first = *at;
+    int last = first;
+    while (++at != layers.end() && *at == last + 1) last = *at;
+    text += (text.empty() ? "" : ", ") + std::to_string(first);
+    if (last > first) text += "-" + std::to_string(last);
+  }
+  return text;
+}
+
+// Groups that are alike are one line, which says of which layers they are.
 class FoldedRows {
  public:
-  void Add(const std::string& weights, const std::string& last, int64_t bytes) {
+  void Add(const std::vector<std::string>& names, const std::string& last, int64_t bytes) {
+    const std::string weights = WeightsText(names);
     const auto at = std::find_if(folded_.begin(), folded_.end(), [&](const Folded& each) {
       return each.weights == weights && each.last == last;
     });
-    Folded& row = at != folded_.end() ? *at : folded_.emplace_back(Folded{weights, last, 0, 0});
+    Folded& row = at != folded_.end() ? *at : folded_.emplace_back(Folded{weights, last, {}, 0, 0});
+    row.layers.merge(LayersOf(names));
     ++row.count;
     row.bytes += bytes;
   }
@@ -55,7 +86,8 @@ class FoldedRows {
   Rows Take() const {
     Rows rows;
     for (const Folded& row : folded_) {
-      rows.push_back({row.weights, std::to_string(row.count), FormatBytes(row.bytes), row.last});
+      rows.push_back({row.weights, RangesText(row.layers), std::to_string(row.count),
+                      FormatBytes(row.bytes), row.last});
     }
     return rows;
   }
@@ -64,6 +96,7 @@ class FoldedRows {
   struct Folded {
     std::string weights;
     std::string last;  // column
+    std::set<int> layers;
     int64_t count = 0;
     int64_t bytes = 0;
   };
@@ -74,7 +107,7 @@ class FoldedRows {
 Rows RowsInHost(const std::vector<planner::UpdateGroup>& groups) {
   FoldedRows rows;
   for (const planner::UpdateGroup& group : groups) {
-    rows.Add(WeightsText(group.weights), group.on_host ? "host" : "device", group.state_bytes);
+    rows.Add(group.weights, group.on_host ? "host" : "device", group.state_bytes);
   }
   return rows.Take();
 }
@@ -85,7 +118,7 @@ Rows RowsOnDisk(const ir::Program& program) {
   for (const ir::Slot& slot : program.slots) {
     if (!slot.persistent || slot.space != ir::Space::kDisk) continue;
     // "opt.m/wte" is of the weight "wte".
-    rows.Add(NameOfLayers(slot.name.substr(slot.name.find('/') + 1)), ir::MemoryKindName(slot.kind),
+    rows.Add({slot.name.substr(slot.name.find('/') + 1)}, ir::MemoryKindName(slot.kind),
              slot.type.bytes());
   }
   return rows.Take();
@@ -130,10 +163,12 @@ std::string PlaceText(std::string_view memory) {
   return memory == kHost ? "in the host's memory" : "on the device";
 }
 
-std::string NearerText(const std::vector<NearerMemory>& nearer, double step_s) {
+// memory_bytes: of the plan's fullest device.
+std::string NearerText(const std::vector<NearerMemory>& nearer, double step_s,
+                       int64_t memory_bytes) {
   if (nearer.empty()) return "";
   MW_CHECK(step_s > 0) << "a step of " << step_s << " s";
-  Rows rows;
+  Rows rows = {{"as planned", FormatDuration(step_s), "", FormatBytes(memory_bytes), ""}};
   for (const NearerMemory& each : nearer) {
     const std::string what = fmt::format("{} {}", each.kind, PlaceText(each.nearer));
     if (!each.refused.empty()) {
@@ -160,6 +195,17 @@ Json NearerObjects(const std::vector<NearerMemory>& nearer) {
     objects.push_back(std::move(object));
   }
   return objects;
+}
+
+// A search within the time of an answer may split weights worse than that of the plan did, and what
+// differs would not be the memory's: weights are split as they are.
+std::string PinsOfWeights(const planner::Plan& plan) {
+  std::string pins;
+  for (const planner::ParamInfo& param : plan.params) {
+    pins += fmt::format("{}{}={}", pins.empty() ? "" : "; ", param.name,
+                        search::FormatPinnedSharding(param.sharding));
+  }
+  return pins;
 }
 
 }  // namespace
@@ -195,6 +241,7 @@ Result<std::vector<NearerMemory>> FindNearer(const PlannedJob& planned,
       answers.push_back(std::move(answer));
       continue;
     }
+    if (planned.found.by_search) job.parallel.sharding_pins = PinsOfWeights(plan);
     planner::ShardingChooser chooser = search::MakePinnedRules(job);
     if (planned.found.by_search)
       chooser = search::MakeShardingChooser(job, topology, searches, clock);
@@ -232,26 +279,26 @@ Result<std::string> ExplainMemory(const PlannedJob& planned, const mesh::Topolog
       const size_t others = group.weights.size() - 1;
       update.push_back({{"weights", group.weights.front() +
                                         (others > 0 ? fmt::format(" and {} more", others) : "")},
+                        {"layers", RangesText(LayersOf(group.weights))},
                         {"state_bytes", group.state_bytes},
                         {"renewed_by", group.on_host ? "host" : "device"}});
     }
-    const Json object{{"memory", std::move(kinds)},
-                      {"update", std::move(update)},
-                      {"on_disk", ObjectsOnDisk(program)},
-                      {"nearer", NearerObjects(nearer)},
-                      {"notes", plan.notes}};
+    const Json object{{"step_s", planned.forecast.step_s}, {"memory", std::move(kinds)},
+                      {"update", std::move(update)},       {"on_disk", ObjectsOnDisk(program)},
+                      {"nearer", NearerObjects(nearer)},   {"notes", plan.notes}};
     return object.dump(2) + "\n";
   }
   std::string text = FormatTable({"FULLEST DEVICE", "DEVICE", "HOST", "DISK"}, rows);
   const Rows in_host = RowsInHost(groups);
   if (!in_host.empty()) {
-    text += FormatTable({"STATE IN THE HOST'S MEMORY", "CHUNKS", "BYTES", "RENEWED BY"}, in_host);
+    text += FormatTable({"STATE IN THE HOST'S MEMORY", "LAYERS", "CHUNKS", "BYTES", "RENEWED BY"},
+                        in_host);
   }
   const Rows on_disk = RowsOnDisk(program);
   if (!on_disk.empty()) {
-    text += FormatTable({"STATE ON THE DISK", "TENSORS", "BYTES", "KIND"}, on_disk);
+    text += FormatTable({"STATE ON THE DISK", "LAYERS", "TENSORS", "BYTES", "KIND"}, on_disk);
   }
-  text += NearerText(nearer, planned.forecast.step_s);
+  text += NearerText(nearer, planned.forecast.step_s, fullest->total_bytes);
   for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
 }

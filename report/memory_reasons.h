@@ -1,7 +1,8 @@
 // Where what the devices of a plan hold is, and why: `meshwright plan explain JOB memory`.
 //
-// Each kind that is in a farther memory is planned in the nearer one, too, in the plan's layout: it
-// does not fit there, or a step would take as long as the answer says.
+// Each kind that is in a farther memory is planned in the nearer one, too, in the plan's layout and
+// with the shardings of its weights: it does not fit there, or a step would take as long as the
+// answer says.
 //
 // Thread rule: pure functions.
 #pragma once

@@ -149,6 +149,7 @@ PlanObject ForecastObject(const planner::Forecast& forecast) {
           {"peak_flops_per_s", FiniteOrNull(forecast.peak_flops_per_s)},
           {"waiting_of_time", FiniteOrNull(forecast.idle_of_total)},
           {"waiting_of_work", FiniteOrNull(forecast.idle_of_busy)},
+          {"waiting_for_copies_of_time", FiniteOrNull(forecast.copies_of_total)},
           {"collectives_device_s", FiniteOrNull(forecast.collective_s)},
           {"collectives_hidden_s", FiniteOrNull(forecast.hidden_s)},
           {"traffic", TrafficObject(forecast)}};
@@ -176,6 +177,7 @@ PlanObject SearchObject(const search::FoundPlan& plan) {
   for (const search::LayoutCost& cost : found.best) {
     alternatives.push_back({{"layout", cost.layout.ToString()},
                             {"step_s", FiniteOrNull(cost.step_s)},
+                            {"is_forecast", cost.is_forecast},
                             {"memory_bytes", cost.fullest_bytes()}});
   }
   return {{"alternatives", alternatives},

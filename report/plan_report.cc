@@ -58,6 +58,20 @@ std::string DeviceText(const mesh::DeviceProfile& profile, int64_t memory_bytes)
                      profile.PeakOf(ir::DType::kF32) / 1e9, MemoryText(profile, memory_bytes));
 }
 
+// Who waits for copies waits for no other device.
+std::string WaitingLine(const planner::Forecast& forecast) {
+  const std::string both =
+      fmt::format("{} of the time, {} of the work", Percent(forecast.idle_of_total),
+                  Percent(forecast.idle_of_busy));
+  if (forecast.copies_of_total <= 0)
+    return fmt::format("  waiting for stages and members {}\n", both);
+  const double others = std::max(0.0, forecast.idle_of_total - forecast.copies_of_total);
+  return fmt::format(
+      "  waiting {}; of the time {} for copies from the host or a disk, {} for stages and "
+      "members\n",
+      both, Percent(forecast.copies_of_total), Percent(others));
+}
+
 }  // namespace
 
 std::string FormatForecast(const planner::Forecast& forecast) {
@@ -67,8 +81,7 @@ std::string FormatForecast(const planner::Forecast& forecast) {
                   FormatCount(static_cast<int64_t>(std::min(forecast.tokens_per_s, 1e15))),
                   Percent(forecast.model_flops_utilization),
                   Percent(forecast.hardware_flops_utilization), forecast.peak_flops_per_s / 1e12);
-  text += fmt::format("  waiting for stages and members {} of the time, {} of the work\n",
-                      Percent(forecast.idle_of_total), Percent(forecast.idle_of_busy));
+  text += WaitingLine(forecast);
   text += fmt::format("  collectives {} a device", FormatDuration(forecast.collective_s));
   if (forecast.hidden_s > 0) {
     text += fmt::format(", {} of it behind what computes", FormatDuration(forecast.hidden_s));

@@ -101,11 +101,22 @@ Result<TimedPlan> FindTimed(const ir::JobRequest& job, const mesh::Topology& top
   return TimedPlan{std::move(found), forecast.step_s, spec};
 }
 
+std::string SlowerText(const ir::ParallelSpec& asked, const TimedPlan& timed) {
+  return fmt::format("{} takes {}", MemoryText(asked, timed.spec), FormatDuration(timed.step_s));
+}
+
+// Of several that are as near the errors say much the same.
+std::string MisfitText(const std::string& memories, const Status& misfit, size_t as_near) {
+  if (as_near > 1) return memories + " does not fit";
+  return fmt::format("{} does not fit ({})", memories, misfit.message());
+}
+
 // Of choices that are as near.
 struct NearChoices {
   std::optional<TimedPlan> best;
-  size_t fitting = 0;
   Status misfit;  // of the first that does not fit
+  // Of those that are not taken, what is wrong with each: "all on the device does not fit".
+  std::vector<std::string> passed_over;
   // Of those whose programs the verifier rejects: a defect of the planner and not of the job.
   std::vector<std::string> rejected;
 };
@@ -116,6 +127,7 @@ Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& 
   NearChoices tried;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (i > 0 && time.IsOver(tried.best.has_value())) break;
+    const std::string memories = MemoryText(job.parallel, specs[i]);
     Result<TimedPlan> timed =
         FindTimed(job, topology, specs[i], time.OneOf(specs.size() - i), find);
     if (!timed.has_value()) {
@@ -123,30 +135,35 @@ Result<NearChoices> TryChoices(const ir::JobRequest& job, const mesh::Topology& 
       const bool rejected = code == StatusCode::kInternal;
       if (!rejected && code != StatusCode::kResourceExhausted) return Fail(timed.error());
       if (rejected) {
-        tried.rejected.push_back(fmt::format(
-            "{} is left out, {}", MemoryText(job.parallel, specs[i]), timed.error().message()));
+        tried.rejected.push_back(
+            fmt::format("{} is left out, {}", memories, timed.error().message()));
       }
+      if (!rejected) tried.passed_over.push_back(MisfitText(memories, timed.error(), specs.size()));
       // What does not fit says more about the job than what should not have been.
       const bool says_more = !rejected && tried.misfit.code() == StatusCode::kInternal;
       if (tried.misfit.ok() || says_more) tried.misfit = timed.error();
       continue;
     }
-    ++tried.fitting;
-    if (!tried.best || timed->step_s < tried.best->step_s) tried.best = *std::move(timed);
+    const bool first = !tried.best.has_value();
+    const bool taken = first || timed->step_s < tried.best->step_s;
+    if (!first) tried.passed_over.push_back(SlowerText(job.parallel, taken ? *tried.best : *timed));
+    if (taken) tried.best = *std::move(timed);
   }
   return tried;
 }
 
-// nearest: what is wrong with the nearest choice; OK: it was taken.
-std::string MemoryNote(const std::string& memories, const NearChoices& tried,
-                       const Status& nearest) {
-  if (nearest.ok()) return memories;
-  return fmt::format("{}; a step is forecast to take {}, {}; what is nearer does not fit ({})",
-                     memories, FormatDuration(tried.best->step_s),
-                     tried.fitting > 1
-                         ? fmt::format("the shortest of {} choices that are as near", tried.fitting)
-                         : "and nothing else that is as near fits",
-                     nearest.message());
+// What is taken, and what is wrong with what is nearer or as near.
+std::string MemoryNote(const std::string& memories, double step_s,
+                       const std::vector<std::string>& passed_over) {
+  constexpr size_t kShown = 4;
+  if (passed_over.empty()) return memories;
+  std::string text =
+      fmt::format("{}; a step is forecast to take {}", memories, FormatDuration(step_s));
+  for (size_t i = 0; i < std::min(kShown, passed_over.size()); ++i) {
+    text += (i == 0 ? "; not taken: " : "; ") + passed_over[i];
+  }
+  if (passed_over.size() <= kShown) return text;
+  return text + fmt::format("; and {} more", passed_over.size() - kShown);
 }
 
 // A step without a limit, with nothing moved: no choice is faster, since all that memories change
@@ -183,8 +200,8 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
   const auto memories = [&](const NearChoices& tried) {
     return "memories that are open: " + MemoryText(job.parallel, tried.best->spec);
   };
-  Status nearest;
   Status farthest;
+  std::vector<std::string> passed_over;
   std::vector<std::string> rejected;
   const char* tried_last =
       LacksFolder(job.parallel, topology)
@@ -200,12 +217,11 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
     const SearchTime own = time.OneOf(d + 1 < choices.size() ? 2 : 1);
     MW_ASSIGN_OR_RETURN(NearChoices tried, TryChoices(job, topology, choices[d], own, find));
     rejected.insert(rejected.end(), tried.rejected.begin(), tried.rejected.end());
+    passed_over.insert(passed_over.end(), tried.passed_over.begin(), tried.passed_over.end());
     if (!tried.best) {
       farthest = tried.misfit;
-      if (nearest.ok()) nearest = tried.misfit;
       continue;
     }
-    std::string note = MemoryNote(memories(tried), tried, nearest);
     const double step_s = tried.best->step_s;
     const auto free = WithoutLimit(topology);
     const bool may_go_on = d + 1 < choices.size() && !time.IsOver(true);
@@ -219,15 +235,14 @@ Result<FoundPlan> FindInMemories(const ir::JobRequest& job, const mesh::Topology
                             TryChoices(job, topology, choices[d + 1], time.ForBetter(), find));
       }
       if (next.best && next.best->step_s < step_s * (1 - kWorthMoving)) {
-        note =
-            fmt::format("{}; a step is forecast to take {}, {} where less is moved", memories(next),
-                        FormatDuration(next.best->step_s), FormatDuration(step_s));
+        passed_over.push_back(SlowerText(job.parallel, *tried.best));
+        passed_over.insert(passed_over.end(), next.passed_over.begin(), next.passed_over.end());
         tried = std::move(next);
       }
     }
     std::vector<std::string>& notes = tried.best->found.plan.notes;
     notes.insert(notes.end(), rejected.begin(), rejected.end());
-    notes.push_back(std::move(note));
+    notes.push_back(MemoryNote(memories(tried), tried.best->step_s, passed_over));
     return std::move(tried.best->found);
   }
   return Fail(Status(farthest.code(), fmt::format("{}: {}", tried_last, farthest.message())));

@@ -91,6 +91,38 @@ std::tuple<Degrees, int64_t, std::string> DegreesOf(const Layout& layout) {
   return {layout.degrees, layout.pipeline, planner::FormatStageDegrees(layout.stage_degrees)};
 }
 
+// What takes longer would not be kept, or is too slow to be worth it as an alternative.
+double GiveUpAmong(const std::vector<LayoutCost>& best, const Layout& layout, int alternatives) {
+  constexpr double kWorstAlternative = 1.5;
+  if (best.empty()) return std::numeric_limits<double>::infinity();
+  double give_up_s = kWorstAlternative * best.front().step_s;
+  if (best.size() >= static_cast<size_t>(std::max(1, alternatives))) {
+    give_up_s = std::min(give_up_s, best.back().step_s);
+  }
+  for (const LayoutCost& other : best) {
+    if (DegreesOf(other.layout) == DegreesOf(layout)) give_up_s = std::min(give_up_s, other.step_s);
+  }
+  return give_up_s;
+}
+
+// One per degrees, schedule's variants among them only the best.
+void KeepAmong(std::vector<LayoutCost>& best, LayoutCost cost, int alternatives) {
+  const auto same = std::find_if(best.begin(), best.end(), [&](const LayoutCost& other) {
+    return DegreesOf(other.layout) == DegreesOf(cost.layout);
+  });
+  const auto faster = [](const LayoutCost& a, const LayoutCost& b) {
+    return a.step_s < b.step_s * (1 - 1e-9);
+  };
+  if (same != best.end()) {
+    if (!faster(cost, *same)) return;
+    *same = std::move(cost);
+  } else {
+    best.push_back(std::move(cost));
+  }
+  std::stable_sort(best.begin(), best.end(), faster);
+  if (best.size() > static_cast<size_t>(std::max(1, alternatives))) best.pop_back();
+}
+
 class Finder {
  public:
   Finder(const ir::JobRequest& job, const mesh::Topology& topology, const FindOptions& options,
@@ -113,6 +145,7 @@ class Finder {
     if (found_.best.empty()) return Fail(NothingFits());
     const bool differ = found_.best.front().step_s < equal_s;
     found_.deciders.Add(differ ? Decider::kStageSearch : Decider::kEqualStages);
+    found_.microbatches = microbatches_.Take();
     return std::move(found_);
   }
 
@@ -120,17 +153,22 @@ class Finder {
   Status PriceFamilies() {
     MW_TRY(MakeFamilies());
     const std::vector<double> rest_s = LeastOfRest(families_);
+    std::vector<bool> priced(families_.size());
     for (size_t i = 0; i < families_.size(); ++i) {
       if (!found_.best.empty()) {
         const double best_s = found_.best.front().step_s;
         if (rest_s[i] >= best_s) break;
         if (!IsOver() && families_[i].least_s >= best_s) continue;
       }
-      if (i == 0 || !IsOver()) PriceFamily(families_[i].layout);
+      priced[i] = i == 0 || !IsOver();
+      if (priced[i]) PriceFamily(families_[i].layout);
       if (timed_out_ || !Report(rest_s[i])) {
         if (!found_.best.empty()) found_.gap = GapTo(rest_s[i]);
         break;
       }
+    }
+    for (size_t i = 0; i < families_.size(); ++i) {
+      if (!priced[i]) microbatches_.AddBound(families_[i].layout, families_[i].least_s);
     }
     return OkStatus();
   }
@@ -287,7 +325,8 @@ class Finder {
     input->memo = &memo;
     Layout halved = family;
     halved.chunks = 2;
-    if (LeastSeconds(*input, halved) >= GiveUpSeconds(family)) return;
+    const double least_s = LeastSeconds(*input, halved);
+    if (least_s >= GiveUpSeconds(family)) return microbatches_.AddBound(family, least_s);
     std::optional<LayoutInput> input_of_all;
     std::set<int64_t> tight;  // ZeRO stages with which zb-v does not fit as it is
     bool any = false;
@@ -297,7 +336,8 @@ class Finder {
       any = true;
       LayoutCost cost;
       cost.missing_bytes = 1;
-      if (pinned_modes_.empty()) cost = CostOfLayout(*input, layout, GiveUpSeconds(layout));
+      const double give_up_s = GiveUpSeconds(layout);
+      if (pinned_modes_.empty()) cost = CostOfLayout(*input, layout, give_up_s);
       if (cost.missing_bytes > 0 && layout.schedule == "zb-v") tight.insert(layout.zero);
       if (cost.missing_bytes > 0 && (modes_.size() > 1 || !pinned_modes_.empty())) {
         if (!input_of_all) {
@@ -305,9 +345,9 @@ class Finder {
           if (!input_of_all) return;
           input_of_all->memo = &memo;
         }
-        cost = CostOfLayout(*input_of_all, layout, GiveUpSeconds(layout));
+        cost = CostOfLayout(*input_of_all, layout, give_up_s);
       }
-      Take(std::move(cost));
+      Take(layout, std::move(cost), give_up_s);
     }
   }
 
@@ -328,7 +368,10 @@ class Finder {
       if (!layout) continue;
       ++found_.priced;
       const double bound_s = pinned_modes_.empty() ? BoundOfLayout(input, *layout) : 0;
-      if (bound_s >= GiveUpSeconds(*layout)) continue;
+      if (bound_s >= GiveUpSeconds(*layout)) {
+        microbatches_.AddBound(*layout, bound_s);
+        continue;
+      }
       bounded.emplace_back(bound_s, *std::move(layout));
     }
     std::stable_sort(bounded.begin(), bounded.end(),
@@ -338,8 +381,11 @@ class Finder {
     return layouts;
   }
 
-  void Take(LayoutCost cost) {
-    if (std::isinf(cost.step_s) || (left_out_ && left_out_(cost.layout))) return;
+  // `give_up_s`: what it takes at least, where it was given up.
+  void Take(const Layout& layout, LayoutCost cost, double give_up_s) {
+    if (std::isinf(cost.step_s)) return microbatches_.AddBound(layout, give_up_s);
+    if (left_out_ && left_out_(cost.layout)) return;
+    microbatches_.Add(cost);
     if (cost.missing_bytes == 0) return Keep(std::move(cost));
     if (!nearest_ || cost.missing_bytes < nearest_->missing_bytes) nearest_ = std::move(cost);
   }
@@ -358,40 +404,10 @@ class Finder {
     return layout;
   }
 
-  // What takes longer would not be kept, or is too slow to be worth it as an alternative.
   double GiveUpSeconds(const Layout& layout) const {
-    constexpr double kWorstAlternative = 1.5;
-    const std::vector<LayoutCost>& best = found_.best;
-    if (best.empty()) return std::numeric_limits<double>::infinity();
-    double give_up_s = kWorstAlternative * best.front().step_s;
-    if (best.size() >= static_cast<size_t>(std::max(1, options_.alternatives))) {
-      give_up_s = std::min(give_up_s, best.back().step_s);
-    }
-    for (const LayoutCost& other : best) {
-      if (DegreesOf(other.layout) == DegreesOf(layout))
-        give_up_s = std::min(give_up_s, other.step_s);
-    }
-    return give_up_s;
+    return GiveUpAmong(found_.best, layout, options_.alternatives);
   }
-
-  // One per degrees, schedule's variants among them only the best.
-  void Keep(LayoutCost cost) {
-    std::vector<LayoutCost>& best = found_.best;
-    const auto same = std::find_if(best.begin(), best.end(), [&](const LayoutCost& other) {
-      return DegreesOf(other.layout) == DegreesOf(cost.layout);
-    });
-    const auto faster = [](const LayoutCost& a, const LayoutCost& b) {
-      return a.step_s < b.step_s * (1 - 1e-9);
-    };
-    if (same != best.end()) {
-      if (!faster(cost, *same)) return;
-      *same = std::move(cost);
-    } else {
-      best.push_back(std::move(cost));
-    }
-    std::stable_sort(best.begin(), best.end(), faster);
-    if (best.size() > static_cast<size_t>(std::max(1, options_.alternatives))) best.pop_back();
-  }
+  void Keep(LayoutCost cost) { KeepAmong(found_.best, std::move(cost), options_.alternatives); }
 
   bool IsOver() {
     timed_out_ = timed_out_ || time_.IsOver(!found_.best.empty());
@@ -535,6 +551,7 @@ class Finder {
   std::vector<Family> families_;
   std::optional<Status> refused_;
   std::optional<LayoutCost> nearest_;
+  MicrobatchPrices microbatches_;
   FoundLayout found_;
 };
 

@@ -27,6 +27,7 @@
 #include "planner/plan.h"
 #include "search/deciders.h"
 #include "search/layout_cost.h"
+#include "search/microbatch_prices.h"
 #include "search/search_time.h"
 
 namespace meshwright::search {
@@ -60,6 +61,8 @@ struct FoundLayout {
   double gap = 0;  // of the first
   int64_t priced = 0;
   int64_t candidates = 0;
+  // Of all degrees that were looked at; of FindPlan those of the plan's degrees.
+  std::vector<MicrobatchPrice> microbatches;
   DeciderCounts deciders;  // of FindPlan those of all searches that it took; none in the cache
 };
 

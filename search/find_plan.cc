@@ -112,7 +112,8 @@ class PlanFinder {
     });
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
     NoteIdle(plan, found_.best);
-    found_.deciders = deciders_;
+    found_.deciders = DecidersOf(plan);
+    found_.microbatches = PricesOf(plan.layout, found_.microbatches);
     if (timed_out_) {
       plan.notes.push_back(fmt::format(
           "{} s were not enough to compare all plans that may be about as fast; a search of more "
@@ -120,6 +121,15 @@ class PlanFinder {
           static_cast<double>(options_.timeout_ms) / 1e3));
     }
     return FoundPlan{std::move(plan), std::move(found_), by_search_, false};
+  }
+
+  // A single stage differs from none, whatever stages a search may have had before it.
+  DeciderCounts DecidersOf(const Plan& plan) const {
+    DeciderCounts counts = deciders_;
+    if (plan.layout.pipeline > 1) return counts;
+    int64_t& differ = counts.times[static_cast<size_t>(Decider::kStageSearch)];
+    counts.times[static_cast<size_t>(Decider::kEqualStages)] += std::exchange(differ, 0);
+    return counts;
   }
 
   // Devices that the search leaves without work. `best`: from the plan's layout.
@@ -366,16 +376,6 @@ class PlanFinder {
     }
     timed_out_ = choice.timed_out;
     return std::move(choice.plan);
-  }
-
-  // Grids of a tensor group: all of two axes, and 2 x 2 x the rest.
-  static std::vector<std::vector<int64_t>> GridsOf(int64_t tensor) {
-    std::vector<std::vector<int64_t>> grids;
-    for (int64_t a = 2; a * a <= tensor; ++a) {
-      if (tensor % a == 0) grids.push_back({a, tensor / a});
-    }
-    if (tensor % 8 == 0) grids.push_back({2, 2, tensor / 4});
-    return grids;
   }
 
   // With the grid that the job names, or the fastest layout's grids behind the layouts.

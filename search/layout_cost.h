@@ -68,7 +68,8 @@ struct LayoutInput {
 };
 
 struct LayoutCost {
-  double step_s = 0;  // where it fits
+  double step_s = 0;         // where it fits
+  bool is_forecast = false;  // step_s is that of a plan's programs, and no estimate
   std::vector<StageCost> stages;
   planner::Layout layout;     // with the layers of parts and what each recomputes
   int64_t missing_bytes = 0;  // of the stage that misses most; 0: fits

@@ -81,6 +81,7 @@ class Chooser {
     MW_ASSIGN_OR_RETURN(const planner::Forecast forecast,
                         planner::ForecastStep(plan, input_.topology));
     cost.step_s = forecast.step_s;
+    cost.is_forecast = true;
     forecasts_.push_back({cost.step_s, CallsOf(plan)});
     costs_.push_back(std::move(cost));
     plans_.push_back(std::move(plan));

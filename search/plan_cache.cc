@@ -47,12 +47,21 @@ namespace meshwright::search {
 
 // Of stages the fullest alone.
 void to_json(nlohmann::json& json, const LayoutCost& cost) {
-  json = {{"layout", cost.layout}, {"step_s", cost.step_s}, {"bytes", cost.fullest_bytes()}};
+  json = {{"layout", cost.layout},
+          {"step_s", cost.step_s},
+          {"is_forecast", cost.is_forecast},
+          {"bytes", cost.fullest_bytes()}};
+}
+void to_json(nlohmann::json& json, const MicrobatchPrice& price) {
+  json = {{"degrees", price.degrees},           {"pipeline", price.pipeline},
+          {"microbatches", price.microbatches}, {"step_s", price.step_s},
+          {"least_s", price.least_s},           {"missing_bytes", price.missing_bytes}};
 }
 void to_json(nlohmann::json& json, const FoundLayout& found) {
   json = {{"best", found.best},
           {"gap", found.gap},
           {"priced", found.priced},
+          {"microbatches", found.microbatches},
           {"candidates", found.candidates}};
 }
 void to_json(nlohmann::json& json, const PlanEntry& entry) {
@@ -68,7 +77,7 @@ using nlohmann::json;
 using planner::Degrees;
 using planner::Layout;
 
-constexpr std::string_view kTitle = "meshwright plan cache 9";
+constexpr std::string_view kTitle = "meshwright plan cache 10";
 // More devices than any cluster has; what is multiplied further stays a number.
 constexpr int64_t kMostDevices = int64_t{1} << 32;
 
@@ -138,6 +147,7 @@ Status Take(const json& value, const char* key, planner::ZeroGroups& out) {
 
 Status Take(const json& value, const char* key, Layout& out);
 Status Take(const json& value, const char* key, LayoutCost& out);
+Status Take(const json& value, const char* key, MicrobatchPrice& out);
 Status Take(const json& value, const char* key, FoundLayout& out);
 
 template <typename T>
@@ -174,13 +184,24 @@ Status Take(const json& value, const char* /*key*/, Layout& out) {
 Status Take(const json& value, const char* /*key*/, LayoutCost& out) {
   MW_TRY(TakeOf(value, "layout", out.layout));
   MW_TRY(TakeOf(value, "step_s", out.step_s));
+  MW_TRY(TakeOf(value, "is_forecast", out.is_forecast));
   return TakeOf(value, "bytes", out.stages.emplace_back().state_bytes);
+}
+
+Status Take(const json& value, const char* /*key*/, MicrobatchPrice& out) {
+  MW_TRY(TakeOf(value, "degrees", out.degrees));
+  MW_TRY(TakeOf(value, "pipeline", out.pipeline));
+  MW_TRY(TakeOf(value, "microbatches", out.microbatches));
+  MW_TRY(TakeOf(value, "step_s", out.step_s));
+  MW_TRY(TakeOf(value, "least_s", out.least_s));
+  return TakeOf(value, "missing_bytes", out.missing_bytes);
 }
 
 Status Take(const json& value, const char* /*key*/, FoundLayout& out) {
   MW_TRY(TakeOf(value, "best", out.best));
   MW_TRY(TakeOf(value, "gap", out.gap));
   MW_TRY(TakeOf(value, "priced", out.priced));
+  MW_TRY(TakeOf(value, "microbatches", out.microbatches));
   return TakeOf(value, "candidates", out.candidates);
 }
 

@@ -6,12 +6,16 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "planner/plan.h"
 #include "search/layout_cost.h"
 
 namespace meshwright::search {
+
+// Grids of a tensor group: all of two axes, and 2 x 2 x the rest.
+std::vector<std::vector<int64_t>> GridsOf(int64_t tensor);
 
 // The row of a plan that is made: its forecast, and the bytes of its fullest device.
 LayoutCost TriedLayout(const planner::Plan& plan, double step_s);

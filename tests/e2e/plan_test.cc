@@ -162,6 +162,28 @@ TEST_F(PlanCommand, APlanThatContradictsThePinOfTheJobIsRefused) {
   EXPECT_THAT(refused.text, HasSubstr("pinned.toml"));
 }
 
+TEST_F(PlanCommand, APlanOfAnotherJobIsSaidToBeOne) {
+  const std::string saved = dir_.File("p.plan.toml");
+  Run({"plan", open_, "--devices", "4", "--parallelism.tensor_parallel_degree=4", "--save", saved});
+  const std::string other = WriteJob(
+      "other.toml", "[parallelism]\ntensor_parallel_degree = 2\n[optimizer]\nname = \"sgd\"\n");
+  const Failure refused = Fails({"plan", other, "--plan", saved, "--devices", "4"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.text,
+              HasSubstr("p.plan.toml is the plan of another job (" + open_ + "), and not of "));
+  // Of the same job with another pin the pin is what is wrong.
+  const std::string pinned = WriteJob("pinned.toml", "[parallelism]\ntensor_parallel_degree = 2\n");
+  EXPECT_THAT(Fails({"plan", pinned, "--plan", saved, "--devices", "4"}).text,
+              Not(HasSubstr("another job")));
+}
+
+TEST_F(PlanCommand, AWrongWhatIfIsNamedOnce) {
+  const Failure wrong =
+      Fails({"plan", open_, "--devices", "4", "--what-if", "parallelism.nosuch=3"});
+  EXPECT_THAT(wrong.text, HasSubstr("error: --what-if parallelism.nosuch=3: "));
+  EXPECT_THAT(wrong.text, Not(HasSubstr("--set")));
+}
+
 TEST_F(PlanCommand, TheSecondPlanComesFromTheCache) {
   const std::string cache = dir_.File("plans");
   const std::vector<std::string> plan = {"plan", open_, "--devices", "4"};

@@ -83,8 +83,10 @@ void ExpectAgreement(const std::vector<std::string>& overrides, int devices) {
   EXPECT_NEAR(last_us, step_s * 1e6, 0.01);
 
   // Waiting, by two measures, and rates.
-  EXPECT_EQ(Found(table, "members (.*) of the time"), Percent(forecast.at("waiting_of_time")));
-  EXPECT_EQ(Found(table, "of the time, (.*) of the work"), Percent(forecast.at("waiting_of_work")));
+  EXPECT_EQ(Found(table, "waiting [a-z ]*([0-9.]* %) of the time"),
+            Percent(forecast.at("waiting_of_time")));
+  EXPECT_EQ(Found(table, "of the time, ([0-9.]* %) of the work"),
+            Percent(forecast.at("waiting_of_work")));
   EXPECT_EQ(Found(svg, "waiting (.*) of the time"), Percent(forecast.at("waiting_of_time")));
   EXPECT_EQ(Found(table, "collectives (.*) a device"),
             FormatDuration(forecast.at("collectives_device_s")));

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "report/memory_series.h"
+#include "report/plan_report.h"
 #include "search/choice_problem.h"
 #include "tests/still_clock.h"
 #include "tests/unit/report/planned_job.h"
@@ -163,9 +164,16 @@ TEST(ExplainMemory, SaysWhatFartherMemoriesHoldAndWhatNearerOnesWouldDo) {
   const auto text = ExplainPlan(*planned, topology, "memory", false, kStill);
   ASSERT_TRUE(text.has_value()) << text.error();
   EXPECT_THAT(*text, HasSubstr("STATE ON THE DISK"));
-  EXPECT_THAT(*text, ContainsRegex("transformer.h.*.attn.c_attn.weight +8 .* optimizer"));
+  EXPECT_THAT(*text, ContainsRegex("transformer.h.*.attn.c_attn.weight +0-3 +8 .* optimizer"));
   EXPECT_THAT(*text, Not(HasSubstr("h.0."))) << "layers are one line";
-  EXPECT_THAT(*text, HasSubstr("IF NEARER"));
+  EXPECT_THAT(*text, ContainsRegex("IF NEARER .*\nas planned +" +
+                                   FormatDuration(planned->forecast.step_s)));
+  // One device waits for nobody.
+  const planner::Forecast& forecast = planned->forecast;
+  EXPECT_GT(forecast.copies_of_total, 0);
+  EXPECT_NEAR(forecast.copies_of_total, forecast.idle_of_total, 1e-9);
+  const std::string waits = FormatForecast(forecast);
+  EXPECT_THAT(waits, HasSubstr("% for copies from the host or a disk, 0.0 % for stages and"));
   EXPECT_THAT(*text, HasSubstr("optimizer in the host's memory "));
   EXPECT_THAT(*text, ContainsRegex("weights on the device +- +- +does not fit: device 0"));
   const auto json = ExplainPlan(*planned, topology, "memory", true, kStill);
@@ -186,7 +194,7 @@ TEST(ExplainMemory, FoldsChunksOfLayersThatAreAlike) {
   const auto text = ExplainPlan(*planned, topology, "memory", false, kStill);
   ASSERT_TRUE(text.has_value()) << text.error();
   EXPECT_THAT(*text, HasSubstr("STATE IN THE HOST'S MEMORY"));
-  EXPECT_THAT(*text, ContainsRegex("transformer\\.h\\.\\*\\.attn.c_attn.weight +4 "));
+  EXPECT_THAT(*text, ContainsRegex("transformer\\.h\\.\\*\\.attn.c_attn.weight +0-3 +4 "));
   EXPECT_THAT(*text, Not(HasSubstr("h.0.")));
 }
 

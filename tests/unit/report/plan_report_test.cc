@@ -1,5 +1,6 @@
 #include "report/plan_report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace meshwright::report {
@@ -134,6 +135,12 @@ TEST(FormatForecast, ShowsUtilisationWaitingAndTraffic) {
             "  over data             1.00 MiB  1 ms a device\n"
             "  over pipeline         1.00 KiB\n"
             "  network links         1.00 MiB\n");
+  // What waits for copies does not wait for others.
+  forecast.copies_of_total = 0.15;
+  EXPECT_THAT(FormatForecast(forecast),
+              testing::HasSubstr("\n  waiting 20.0 % of the time, 25.0 % of the work; of the time "
+                                 "15.0 % for copies from the host or a disk, 5.0 % for stages and "
+                                 "members\n"));
 }
 
 }  // namespace

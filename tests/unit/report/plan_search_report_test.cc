@@ -42,6 +42,63 @@ TEST(FormatSearch, ShowsAlternativesWithRatioAndTheGap) {
               testing::EndsWith("\ndecided by equal stages 1, messages 3\n"));
 }
 
+// A forecast is no estimate: the factor between the two of the plan is not for it.
+TEST(FormatSearch, LeavesForecastsAsTheyAre) {
+  search::FoundLayout found;
+  found.best = {Cost(0.1, 1, 1 << 20), Cost(0.11, 2, 1 << 20), Cost(0.2, 4, 1 << 20)};
+  found.best[1].layout.tensor_axes = {2, 1};
+  found.best[1].is_forecast = true;
+  PlanFigures plan;
+  plan.step_s = 0.08;
+  plan.layout = found.best[0].layout.ToString();
+  const std::string text = FormatSearch(found, plan);
+  EXPECT_THAT(text, testing::ContainsRegex("80 ms +x1.000"));
+  EXPECT_THAT(text, testing::ContainsRegex("110 ms +x1.375 .*tensor=2 .* \\(forecast\\)\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("160 ms +x2.000"));
+  // A plan that is one of them, too: what it was estimated to take is not known.
+  found.best[0].is_forecast = true;
+  EXPECT_THAT(FormatSearch(found, plan), testing::ContainsRegex("200 ms +x2.500"));
+  found.best[2].is_forecast = true;
+  const std::string all = FormatSearch(found, plan);
+  EXPECT_THAT(all, testing::HasSubstr("LAYOUT (forecasts)\n"));
+  EXPECT_THAT(all, testing::Not(testing::HasSubstr("(forecast)")));
+}
+
+search::MicrobatchPrice Price(int64_t microbatches, double step_s, double least_s,
+                              int64_t missing_bytes) {
+  search::MicrobatchPrice price;
+  price.microbatches = microbatches;
+  price.step_s = step_s;
+  price.least_s = least_s;
+  price.missing_bytes = missing_bytes;
+  return price;
+}
+
+TEST(MicrobatchesLine, SaysWhatTheNextNumbersWouldCost) {
+  ir::JobRequest job;
+  job.programs.resize(1);
+  job.programs[0].trained = true;
+  search::FoundLayout found;
+  planner::Layout layout;
+  layout.microbatches = 4;
+  EXPECT_EQ(MicrobatchesLine(found, layout, job),
+            "microbatches 4: by rule, one where there are no stages\n");
+  found.best = {Cost(0.1, 1, 1)};
+  found.microbatches = {Price(1, 0, 0, 5), Price(2, 0.103, 0, 0), Price(4, 0.1, 0, 0),
+                        Price(8, 0, 0, 1 << 20)};
+  EXPECT_EQ(MicrobatchesLine(found, layout, job),
+            "microbatches 4: with these degrees 2 is estimated 3.0 % slower, 8 does not fit (by "
+            "1.00 MiB a device)\n");
+  found.microbatches = {Price(2, 0, 0.15, 0), Price(4, 0.1, 0, 0), Price(8, 0, 0.1, 0)};
+  EXPECT_EQ(MicrobatchesLine(found, layout, job),
+            "microbatches 4: with these degrees 2 is at least 50.0 % slower, 8 is not faster\n");
+  found.microbatches = {Price(4, 0.1, 0, 0)};
+  EXPECT_EQ(MicrobatchesLine(found, layout, job), "") << "nothing else was looked at";
+  found.microbatches = {Price(2, 0.2, 0, 0), Price(4, 0.1, 0, 0)};
+  job.parallel.microbatches = 4;
+  EXPECT_EQ(MicrobatchesLine(found, layout, job), "") << "the job says it";
+}
+
 TEST(FormatSearch, HasAtMostFiveLinesOfAlternativesAndNoneWithoutASearch) {
   EXPECT_EQ(FormatSearch({}, {}), "");
   search::FoundLayout found;

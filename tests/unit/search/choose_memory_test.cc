@@ -181,9 +181,38 @@ TEST(ChooseMemory, PricesWhatIsFartherWhereRoomCostsTime) {
   });
   ASSERT_TRUE(far.has_value()) << far.error();
   EXPECT_EQ(asked.size(), 4u);
-  EXPECT_NE(far->plan.notes.back().find("weights in the memory of the host; a step is forecast"),
-            std::string::npos)
-      << far->plan.notes.back();
+  const std::string& note = far->plan.notes.back();
+  EXPECT_NE(note.find("weights in the memory of the host; a step is forecast"), std::string::npos)
+      << note;
+  EXPECT_NE(note.find("not taken: all on the device takes "), std::string::npos) << note;
+  EXPECT_NE(note.find("; optimizer in the memory of the host takes "), std::string::npos) << note;
+}
+
+// Of each nearer choice, and of each that is as near, what was wrong with it.
+TEST(ChooseMemory, SaysWhatWasWrongWithTheOthers) {
+  ir::JobRequest job = Products(3);
+  job.parallel.optimizer_memory = job.parallel.weights_memory = "auto";
+  job.parallel.gradients_memory = "auto";
+  const FindOnDevices find = [](const ir::JobRequest& decided, const mesh::Topology&,
+                                const SearchTime&) -> Result<FoundPlan> {
+    const ir::ParallelSpec& spec = decided.parallel;
+    const bool near = spec.optimizer_memory == "device" && spec.weights_memory == "device";
+    if (near && spec.gradients_memory == "device") return Fail(ResourceExhausted("needs 2, has 1"));
+    if (spec.optimizer_memory == "host") return Fail(ResourceExhausted("too small"));
+    const int layers = spec.weights_memory == "host" ? 40 : 4;
+    return FindPlan(Products(layers), mesh::Topology::Local(1), {}, SystemClock());
+  };
+  const auto found =
+      FindInMemories(job, mesh::Topology::Local(1), SearchTime(9000, 9000, kStill), find);
+  ASSERT_TRUE(found.has_value()) << found.error();
+  const std::string& note = found->plan.notes.back();
+  for (const char* const part :
+       {"memories that are open: gradients in the memory of the host; a step is forecast to take ",
+        "; not taken: all on the device does not fit (needs 2, has 1); ",
+        "optimizer in the memory of the host does not fit",
+        "; weights in the memory of the host takes "}) {
+    EXPECT_NE(note.find(part), std::string::npos) << part << ": " << note;
+  }
 }
 
 TEST(ChooseMemory, NeverUsesADiskThatNoWorkerHasAFolderOn) {

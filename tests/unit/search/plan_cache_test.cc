@@ -56,6 +56,9 @@ PlanEntry SomeEntry() {
   cost.step_s = 1.0 / 3;
   cost.stages = {{0.5, 0.25, 1e-9, 0, 0, 1, 2, 4, 3}, {}};
   entry.found.best = {cost, cost};
+  entry.found.best[1].is_forecast = true;
+  entry.found.microbatches = {{entry.layout.degrees, 2, 4, 0.5, 0, 0},
+                              {entry.layout.degrees, 2, 8, 0, 0.25, 7}};
   entry.found.gap = 0.01;
   entry.found.priced = 7;
   entry.found.candidates = 9;
@@ -74,6 +77,9 @@ TEST(PlanEntry, IsReadBackAsItWasWritten) {
   EXPECT_EQ(again->found.gap, 0.01);
   ASSERT_EQ(again->found.best.size(), 2u);
   EXPECT_EQ(again->found.best[0].step_s, 1.0 / 3);
+  EXPECT_FALSE(again->found.best[0].is_forecast);
+  EXPECT_TRUE(again->found.best[1].is_forecast);
+  EXPECT_EQ(again->found.microbatches, entry.found.microbatches);
   EXPECT_EQ(again->found.best[1].fullest_bytes(), 1 + 4 + 3) << "state, the update, transients";
   EXPECT_EQ(FormatPlanEntry("k", *again).value_or(""), *text);
 }
