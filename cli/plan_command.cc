@@ -144,12 +144,13 @@ Result<report::NamedFigures> WhatIf(const PlanArgs& args, const config::JobConfi
 
 // What the planner starts from: no devices are asked for.
 Result<std::string> GraphText(const PlanArgs& args) {
-  MW_ASSIGN_OR_RETURN(config::JobConfig config,
-                      LoadPlannedJob({args.file, args.overrides, args.decisions}));
-  MW_ASSIGN_OR_RETURN(const config::PreparedJob prepared, PrepareTraining(config));
+  const PlannedJobFile source = {args.file, args.overrides, args.decisions};
+  MW_ASSIGN_OR_RETURN(config::JobConfig config, LoadPlannedJob(source));
+  const Result<config::PreparedJob> prepared = PrepareTraining(config);
+  if (!prepared.has_value()) return Fail(NamingOtherJob(prepared.error(), source));
   PrintNotes(config);
-  if (args.stop_after == "graph") return ir::FormatGraph(prepared.request.main().graph);
-  MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared.request));
+  if (args.stop_after == "graph") return ir::FormatGraph(prepared->request.main().graph);
+  MW_ASSIGN_OR_RETURN(const ir::Graph step, planner::MakeStepGraph(prepared->request));
   return ir::FormatGraph(step);
 }
 

@@ -40,9 +40,9 @@ struct Placement {
   int64_t bytes = 0;                  // height of the arena
 };
 
-// Equal input gives equal offsets: ties go to what begins earlier or is larger, then to the lower
-// index; of arenas to the order that is tried first. A lifetime of no bytes has offset 0.
-// REQUIRES: first <= last.
+// Equal input gives equal offsets: ties go to what begins earlier or is larger (by bytes times
+// instants not even that), then to the lower index; of arenas to the order that is tried first. A
+// lifetime of no bytes has offset 0. REQUIRES: first <= last.
 Placement PlaceLifetimes(const std::vector<Lifetime>& lifetimes);
 
 // Aligned bytes that live together at the fullest instant: no arena is smaller. O(n log n).

@@ -239,12 +239,12 @@ mesh::GroupShape CostModel::ShapeOf(std::span<const int> devices) const {
     shape.members_per_host = std::max(shape.members_per_host, members);
     least = std::min(least, members);
     shape.nic_seconds_per_byte = std::max(shape.nic_seconds_per_byte, host.nic_seconds_per_byte);
-    // SPMD: as many groups of its kind as fit side by side on the host.
-    shape.groups_per_host = std::max(shape.groups_per_host, host.devices / members);
+    shape.groups_per_host = std::max(shape.groups_per_host, host.devices);  // SPMD: as many as fit
     begin = end;
   }
   shape.hosts = std::max<int64_t>(1, shape.hosts);
   shape.is_even = least == shape.members_per_host;
+  shape.groups_per_host = std::max<int64_t>(1, shape.groups_per_host / shape.members_per_host);
   shape.between = SlowestBetween(hosts_of_group);
   return shape;
 }

@@ -321,7 +321,8 @@ Status CheckScratch(const std::map<std::string, Kept>& disks) {
   const auto [keep, has] = ApartMib(full->second.bytes, full->second.limit_bytes);
   constexpr int64_t kWholeMib = 1 << 20;
   return ResourceExhausted(fmt::format(
-      "the disk is too small: the devices of {} keep {} on it and may have {}; let them have "
+      "the room on the disk is too small: the devices of {} keep {} on it and may have {}; let "
+      "them have "
       "more (`meshwright worker --scratch-mib {}`, disk_gib of a cluster file), or keep optimizer "
       "and weights in the memory of the host (\"host\")",
       full->first, keep, has, (full->second.bytes + kWholeMib - 1) / kWholeMib));
@@ -369,6 +370,7 @@ bool MayUseDisk(const mesh::Topology& topology) {
 
 namespace {
 
+// Such refusals are known by how they begin: nothing is put before it on the way to MoreTelling.
 constexpr std::string_view kFarMemory = "no room in farther memories";
 
 Status CheckKept(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
@@ -381,7 +383,6 @@ Status CheckKept(const mesh::Topology& topology, std::span<const DeviceMemory> d
     Kept& of_host = hosts[device.host];
     of_host.bytes += devices[i].host.total_bytes;
     of_host.limit_bytes = host == topology.hosts.end() ? 0 : host->second.memory_bytes;
-    MW_TRY(CheckDisk(device, of[i], devices[i].disk.total_bytes));
     Kept& of_disk = disks[device.worker];
     of_disk.bytes += devices[i].disk.total_bytes;
     of_disk.limit_bytes = device.disk_bytes;
@@ -399,6 +400,9 @@ bool IsOfFarMemory(const Status& refusal) {
 
 Status CheckFarMemory(const mesh::Topology& topology, std::span<const DeviceMemory> devices,
                       std::span<const DeviceIndex> of) {
+  for (size_t i = 0; i < of.size(); ++i) {
+    MW_TRY(CheckDisk(topology.devices[of[i].index()], of[i], devices[i].disk.total_bytes));
+  }
   return CheckKept(topology, devices, of).WithContext(kFarMemory);
 }
 

@@ -1,5 +1,7 @@
 #include "planner/node_prices.h"
 
+#include <algorithm>
+
 #include "planner/lower.h"
 
 namespace meshwright::planner {
@@ -33,15 +35,23 @@ std::vector<double> NodePrices::SecondsOfNodes(const ir::Graph& graph) {
   return node_s;
 }
 
+bool NodePrices::BeginsGroup(int64_t position, const mesh::AxisList& axes) const {
+  const std::vector<int64_t> coords = mesh_.CoordsOf(position);
+  for (size_t i = 0; i < coords.size(); ++i) {
+    const bool along = std::find(axes.begin(), axes.end(), mesh_.axes[i].name) != axes.end();
+    if (along && coords[i] != 0) return false;
+  }
+  return true;
+}
+
 const mesh::GroupShape& NodePrices::GroupOf(const mesh::AxisList& axes) {
   const auto [at, fresh] = groups_.try_emplace(axes);
   if (!fresh) return at->second;
   std::vector<std::vector<int>> groups;
   for (int64_t first = 0; first < mesh_.device_count(); ++first) {
-    const std::vector<DeviceIndex> devices = mesh_.GroupOf(first, axes);
-    if (devices.front() != mesh_.devices[static_cast<size_t>(first)]) continue;  // is there already
+    if (!BeginsGroup(first, axes)) continue;
     std::vector<int>& members = groups.emplace_back();
-    for (const DeviceIndex device : devices) members.push_back(device.value());
+    for (const DeviceIndex device : mesh_.GroupOf(first, axes)) members.push_back(device.value());
   }
   at->second = costs_.ShapeOf(groups[SlowestLinks(groups, costs_)]);
   return at->second;

@@ -29,6 +29,7 @@ class NodePrices {
   std::vector<double> SecondsOfNodes(const ir::Graph& graph);
 
  private:
+  bool BeginsGroup(int64_t position, const mesh::AxisList& axes) const;
   const mesh::GroupShape& GroupOf(const mesh::AxisList& axes);
 
   const mesh::Mesh mesh_;

@@ -233,9 +233,10 @@ class PlanMaker {
   }
 
   // At once: each is made from the staged main program and its shardings alone. The longest is
-  // last: of two threads it has one for itself.
+  // first, and what is wrong with it is said first.
   Status MakePrograms() {
-    std::vector<Maker> makers = {{ir::kInitProgram, [this] { return MakeInit(); }}};
+    std::vector<Maker> makers = {
+        {plan_.main, [this] { return job_.trained() != nullptr ? MakeStep() : MakeMain(); }}};
     for (const ir::JobProgram& program : job_.programs) {
       if (program.trained) {
         makers.push_back({ir::kEvalProgram, [&] { return MakeEvaluation(program); }});
@@ -243,13 +244,12 @@ class PlanMaker {
         makers.push_back({program.name, [&] { return MakeOther(program); }});
       }
     }
-    makers.push_back(
-        {plan_.main, [this] { return job_.trained() != nullptr ? MakeStep() : MakeMain(); }});
+    makers.push_back({ir::kInitProgram, [this] { return MakeInit(); }});
     std::vector<Result<Programs>> made(makers.size());
     ParallelItems(static_cast<int64_t>(makers.size()), 1, [&](int64_t i) {
       made[static_cast<size_t>(i)] = makers[static_cast<size_t>(i)].make();
     });
-    for (size_t i = makers.size(); i-- > 0;) {
+    for (size_t i = 0; i < makers.size(); ++i) {
       if (!made[i].has_value()) return NamedIfOwn(made[i].error(), makers[i].name);
       plan_.programs[makers[i].name] = *std::move(made[i]);
     }

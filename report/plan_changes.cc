@@ -95,7 +95,11 @@ class Changes {
     }
     if (keys.empty()) return;
     change.text = fmt::format("set {}", fmt::join(keys, ", "));
-    changes_.push_back(std::move(change));
+    // Of two that a change may move, the job may have one there.
+    const bool known = std::any_of(changes_.begin(), changes_.end(), [&](const auto& other) {
+      return other.family == change.family && other.text == change.text;
+    });
+    if (!known) changes_.push_back(std::move(change));
   }
 
   // Of what the job keeps on a disk, some in the memory of the host; of what it leaves on the

@@ -67,7 +67,8 @@ std::string WaitingLine(const planner::Forecast& forecast) {
     return fmt::format("  waiting for stages and members {}\n", both);
   const double others = std::max(0.0, forecast.idle_of_total - forecast.copies_of_total);
   return fmt::format(
-      "  waiting {}; of the time {} for copies from the host or a disk, {} for stages and "
+      "  waiting {}; of the time {} for the host and copies from its memory or a disk, {} for "
+      "stages and "
       "members\n",
       both, Percent(forecast.copies_of_total), Percent(others));
 }

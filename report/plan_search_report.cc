@@ -33,11 +33,12 @@ double Correction(const search::FoundLayout& found, const PlanFigures& plan) {
 std::string VerdictOn(const search::MicrobatchPrice& other, double own_s) {
   // What differs by less is as good.
   constexpr double kSame = 5e-4;
-  const double other_s = other.step_s > 0 ? other.step_s : other.least_s;
+  const bool bounded = other.step_s <= 0 || (other.least_s > 0 && other.least_s < other.step_s);
+  const double other_s = bounded ? other.least_s : other.step_s;
   if (other_s > 0) {
     if (own_s <= 0) return "";
     const double slower = other_s / own_s - 1;
-    if (other.step_s <= 0) {
+    if (bounded) {
       if (slower < -kSame) return "";  // nobody looked
       if (slower < kSame) return fmt::format("{} is not faster", other.microbatches);
       return fmt::format("{} is at least {:.1f} % slower", other.microbatches, 1e2 * slower);

@@ -14,12 +14,12 @@
 
 namespace meshwright::report {
 
-// The alternatives from the fastest, at most 8, with seconds of a step, their ratio to the best and
-// the memory of the fullest device; then how much was priced and the gap. The row of the plan has
-// the plan's own figures. The search estimates the others, and where it estimated the plan's step
-// to be shorter or longer than its forecast, theirs are corrected in proportion. Rows that were
-// planned have their own forecasts, and are marked, or the head is, where all were. Last, how often
-// each solver and rule decided.
+// The plan and its alternatives, at most 8, with seconds of a step, their ratio to the first row
+// and the memory of the fullest device; then how much was priced and the gap. The row of the plan
+// has the plan's own figures. The search estimates the others, and where it estimated the plan's
+// step to be shorter or longer than its forecast, theirs are corrected in proportion. Rows that
+// were planned have their own forecasts, and are marked, or the head is, where all were. Last, how
+// often each solver and rule decided.
 // "" where the job left nothing to the search.
 std::string FormatSearch(const search::FoundLayout& found, const PlanFigures& plan);
 

@@ -73,9 +73,9 @@ ProbeDevices SlowestGroup(const std::vector<int>& members, size_t size,
     const auto first = members.begin() + static_cast<std::ptrdiff_t>(begin);
     return std::vector<int>(first, first + static_cast<std::ptrdiff_t>(size));
   };
-  // Those of the slowest device stand first. It may be among the last, which fill no group.
-  std::vector<std::vector<int>> groups = {
-      group_at(std::min(at / size * size, members.size() - size))};
+  // That of the slowest device stands first. It may be among the last, which fill no group.
+  const size_t own = std::min(at / size, members.size() / size - 1) * size;
+  std::vector<std::vector<int>> groups = {group_at(own)};
   for (size_t begin = 0; size > 1 && begin + size <= members.size(); begin += size) {
     groups.push_back(group_at(begin));
   }

@@ -331,7 +331,7 @@ class Finder {
     std::set<int64_t> tight;  // ZeRO stages with which zb-v does not fit as it is
     bool any = false;
     for (const Layout& layout : MembersByBound(family, *input)) {
-      if (any && IsOver()) return;
+      if (any && IsOver()) return microbatches_.Forget(family);
       if (LeavesMemory(layout, tight)) continue;
       any = true;
       LayoutCost cost;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,6 +40,9 @@ using planner::Recompute;
 
 // Layouts whose shardings are searched: each takes seconds.
 constexpr size_t kSearchedLayouts = 3;
+
+// Of a device's memory: what is left is for what an estimate is wrong by.
+constexpr double kFirstShare = 0.99;
 
 // Faster by less is not faster: the rules' plan is the one that people know.
 constexpr double kLeastGain = 1e-3;
@@ -113,7 +117,7 @@ class PlanFinder {
     if (own != found_.best.end()) std::rotate(found_.best.begin(), own, own + 1);
     NoteIdle(plan, found_.best);
     found_.deciders = DecidersOf(plan);
-    found_.microbatches = PricesOf(plan.layout, found_.microbatches);
+    found_.microbatches = PricesOf(plan.layout, found_.microbatches, found_.best);
     if (timed_out_) {
       plan.notes.push_back(fmt::format(
           "{} s were not enough to compare all plans that may be about as fast; a search of more "
@@ -269,7 +273,7 @@ class PlanFinder {
   Result<Plan> PlanByRules() {
     Status misfit = OkStatus();
     bool of_programs = false;  // which says more than what the estimate misses
-    for (const double share : {0.99, 1.0, 1.1, 1.25}) {
+    for (const double share : {kFirstShare, 1.0, 1.1, 1.25}) {
       if (!misfit.ok() && time_.IsOver(false)) break;
       Result<FoundLayout> found = FindWithin(share);
       if (!found.has_value()) {
@@ -319,6 +323,11 @@ class PlanFinder {
     Result<FoundLayout> found = FindLayout(job_, devices, options_, time, misfits);
     if (!found.has_value()) return found;
     deciders_.Add(found->deciders);
+    // What lacks some of a share may have it of the whole.
+    for (MicrobatchPrice& price : found->microbatches) {
+      if (price.missing_bytes == 0) continue;
+      price.missing_bytes = share < kFirstShare ? 0 : std::numeric_limits<int64_t>::max();
+    }
     timed_out_ |= !SharesCores(topology_) && !time_.is_part() &&
                   AddFewerMicrobatches(job_, devices, options_, time, misfits, found->best);
     return found;

@@ -104,7 +104,8 @@ Result<ProbeStep> MakeProbeStep(const ir::JobRequest& job, const ShortModel& mod
 
 // Per layer of the short model. `devices`: their group is that of the degrees, of the topology that
 // `costs` knows. REQUIRES: as many in the group as degrees.device_count(). Errors:
-// kInvalidArgument: the options do not divide the job.
+// kInvalidArgument: the options do not divide the job. How tokens go to experts is chosen for the
+// first device of the group, as plans choose it.
 Result<std::vector<LayerProbe>> ProbeLayers(const ProbeStep& step, const ProbeOptions& options,
                                             const planner::CostModel& costs,
                                             const ProbeDevices& devices);

@@ -36,6 +36,10 @@ void MicrobatchPrices::Add(const LayoutCost& cost) {
   KeepLess(cost.step_s, price.step_s);
 }
 
+void MicrobatchPrices::Forget(const planner::Layout& layout) {
+  prices_.erase({layout.degrees, layout.pipeline, layout.microbatches});
+}
+
 std::vector<MicrobatchPrice> MicrobatchPrices::Take() const {
   std::vector<MicrobatchPrice> prices;
   for (const auto& [key, price] : prices_) prices.push_back(price);
@@ -43,16 +47,28 @@ std::vector<MicrobatchPrice> MicrobatchPrices::Take() const {
 }
 
 std::vector<MicrobatchPrice> PricesOf(const planner::Layout& layout,
-                                      const std::vector<MicrobatchPrice>& all) {
-  std::vector<MicrobatchPrice> own;
-  if (!layout.stage_degrees.empty()) return own;
-  for (const MicrobatchPrice& price : all) {
-    if (price.degrees == layout.degrees && price.pipeline == layout.pipeline) own.push_back(price);
+                                      std::vector<MicrobatchPrice> all,
+                                      const std::vector<LayoutCost>& best) {
+  if (!layout.stage_degrees.empty()) return {};
+  std::erase_if(all, [&](const MicrobatchPrice& price) {
+    return price.degrees != layout.degrees || price.pipeline != layout.pipeline;
+  });
+  for (const LayoutCost& cost : best) {
+    const planner::Layout& of = cost.layout;
+    const bool same = of.degrees == layout.degrees && of.pipeline == layout.pipeline;
+    if (!same || !of.stage_degrees.empty() || cost.is_forecast) continue;
+    auto at = std::find_if(all.begin(), all.end(), [&](const MicrobatchPrice& price) {
+      return price.microbatches == of.microbatches;
+    });
+    if (at == all.end()) {
+      at = all.insert(all.end(), {of.degrees, of.pipeline, of.microbatches, 0, 0, 0});
+    }
+    KeepLess(cost.step_s, at->step_s);
   }
-  std::sort(own.begin(), own.end(), [](const MicrobatchPrice& a, const MicrobatchPrice& b) {
+  std::sort(all.begin(), all.end(), [](const MicrobatchPrice& a, const MicrobatchPrice& b) {
     return a.microbatches < b.microbatches;
   });
-  return own;
+  return all;
 }
 
 }  // namespace meshwright::search

@@ -20,8 +20,8 @@ struct MicrobatchPrice {
   planner::Degrees degrees;
   int64_t pipeline = 1;
   int64_t microbatches = 1;
-  double step_s = 0;          // the estimate of the fastest that fits; 0: there is none
-  double least_s = 0;         // where there is none: others take no less; 0: there are no others
+  double step_s = 0;          // the estimate of the fastest that fits of those that are priced
+  double least_s = 0;         // others take no less; 0: there are no others
   int64_t missing_bytes = 0;  // where there is neither: of what fits nearly, what a device lacks
 
   bool operator==(const MicrobatchPrice& other) const = default;
@@ -34,6 +34,9 @@ class MicrobatchPrices {
   // Of one that is priced. REQUIRES: it was not given up.
   void Add(const LayoutCost& cost);
 
+  // Of what was not looked at as a whole nothing is known.
+  void Forget(const planner::Layout& layout);
+
   std::vector<MicrobatchPrice> Take() const;
 
  private:
@@ -42,8 +45,10 @@ class MicrobatchPrices {
   std::map<std::tuple<planner::Degrees, int64_t, int64_t>, MicrobatchPrice> prices_;
 };
 
-// Those of the layout's degrees, from few to many.
+// Those of the layout's degrees, from few to many. `best`: layouts that fit; some may have been
+// found by another search than `all`.
 std::vector<MicrobatchPrice> PricesOf(const planner::Layout& layout,
-                                      const std::vector<MicrobatchPrice>& all);
+                                      std::vector<MicrobatchPrice> all,
+                                      const std::vector<LayoutCost>& best);
 
 }  // namespace meshwright::search

@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 #include <vector>
+
+#include "base/thread_team.h"
 
 namespace meshwright {
 namespace {
@@ -24,8 +27,19 @@ TEST(ParallelItems, CallsEachItemOnce) {
   }
 }
 
+// With a block of neighbours for each of two threads the second item would wait behind the first.
+TEST(ParallelItems, WhoIsFreeTakesTheNextItem) {
+  if (ThreadTeam::MostAtOnce() != 2) GTEST_SKIP() << "two threads show it";
+  std::atomic<int> done = 0;
+  ParallelItems(4, 1, [&](int64_t i) {
+    while (i == 0 && done < 3) std::this_thread::yield();
+    ++done;
+  });
+  EXPECT_EQ(done, 4);
+}
+
 TEST(ParallelItems, WhatABodyThrowsReachesTheCaller) {
-  for (const int64_t bad : {0, 7}) {  // of the caller's block, of the last thread's
+  for (const int64_t bad : {0, 7}) {  // the first, the last
     const auto throws = [&] {
       ParallelItems(8, 1, [&](int64_t i) {
         if (i == bad) throw std::runtime_error("body");

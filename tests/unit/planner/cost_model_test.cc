@@ -121,6 +121,9 @@ TEST(CostModel, ShapesOfGroupsSayWhichLinksTheyUse) {
   const std::vector<int> across = {5, 1};
   EXPECT_EQ(model.ShapeOf(across).hosts, 2);
   EXPECT_EQ(model.ShapeOf(across).groups_per_host, 4);
+  // One member here and three there: what neighbours form of four devices are no four groups.
+  const std::vector<int> uneven = {3, 4, 5, 6};
+  EXPECT_EQ(model.ShapeOf(uneven).groups_per_host, 1);
   EXPECT_EQ(model.ShapeOf(across).between.alpha_s, 1e-5);
   EXPECT_EQ(model.ClassOf(across), mesh::LinkClass::kNetwork);
   EXPECT_DOUBLE_EQ(model.CollectiveSeconds(mesh::CollectiveKind::kReduceScatter, 1e9, across),

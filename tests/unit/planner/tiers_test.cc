@@ -437,11 +437,11 @@ TEST(FarMemory, IsCheckedByHostAndByDisk) {
   for (mesh::Device& device : two.devices) device.disk_bytes = 2 * kState - 1;
   const auto disk = MakePlan(job, two);
   ASSERT_FALSE(disk.has_value());
-  EXPECT_NE(
-      disk.error().message().find(fmt::format(
-          "the disk is too small: the devices of {} keep {} bytes on it and may have {} bytes",
-          two.devices[0].worker, FormatCount(2 * kState), FormatCount(2 * kState - 1))),
-      std::string::npos)
+  EXPECT_NE(disk.error().message().find(fmt::format(
+                "the room on the disk is too small: the devices of {} keep {} bytes on it and may "
+                "have {} bytes",
+                two.devices[0].worker, FormatCount(2 * kState), FormatCount(2 * kState - 1))),
+            std::string::npos)
       << disk.error();
   const char* const offer = "It fits with parallelism.optimizer_memory = \"host\"";
   EXPECT_EQ(disk.error().message().find(offer), std::string::npos) << "the host has no room";

@@ -187,7 +187,7 @@ TEST(FindPlan, SaysThatTheDiskIsTooSmallWhereDevicesOfALayoutHaveRoom) {
   tight.devices[0].disk_bytes = 1 << 16;
   const auto refused = plan_of(tight);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_NE(refused.error().message().find("the disk is too small"), std::string::npos)
+  EXPECT_NE(refused.error().message().find("the room on the disk is too small"), std::string::npos)
       << refused.error();
 }
 

@@ -173,7 +173,9 @@ TEST(ExplainMemory, SaysWhatFartherMemoriesHoldAndWhatNearerOnesWouldDo) {
   EXPECT_GT(forecast.copies_of_total, 0);
   EXPECT_NEAR(forecast.copies_of_total, forecast.idle_of_total, 1e-9);
   const std::string waits = FormatForecast(forecast);
-  EXPECT_THAT(waits, HasSubstr("% for copies from the host or a disk, 0.0 % for stages and"));
+  EXPECT_THAT(
+      waits,
+      HasSubstr("% for the host and copies from its memory or a disk, 0.0 % for stages and"));
   EXPECT_THAT(*text, HasSubstr("optimizer in the host's memory "));
   EXPECT_THAT(*text, ContainsRegex("weights on the device +- +- +does not fit: device 0"));
   const auto json = ExplainPlan(*planned, topology, "memory", true, kStill);

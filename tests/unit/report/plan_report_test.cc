@@ -138,9 +138,10 @@ TEST(FormatForecast, ShowsUtilisationWaitingAndTraffic) {
   // What waits for copies does not wait for others.
   forecast.copies_of_total = 0.15;
   EXPECT_THAT(FormatForecast(forecast),
-              testing::HasSubstr("\n  waiting 20.0 % of the time, 25.0 % of the work; of the time "
-                                 "15.0 % for copies from the host or a disk, 5.0 % for stages and "
-                                 "members\n"));
+              testing::HasSubstr(
+                  "\n  waiting 20.0 % of the time, 25.0 % of the work; of the time "
+                  "15.0 % for the host and copies from its memory or a disk, 5.0 % for stages and "
+                  "members\n"));
 }
 
 }  // namespace

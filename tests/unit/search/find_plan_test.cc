@@ -88,7 +88,7 @@ TEST(FirstThatHasAPlan, WithoutOneSaysThatTheDiskIsTooSmallWhereDevicesAreNot) {
       },
       SearchTime(1, 1, kStill));
   ASSERT_FALSE(first.has_value());
-  EXPECT_NE(first.error().message().find("the disk is too small"), std::string::npos)
+  EXPECT_NE(first.error().message().find("the room on the disk is too small"), std::string::npos)
       << first.error();
 }
 

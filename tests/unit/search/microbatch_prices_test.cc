@@ -34,13 +34,21 @@ TEST(MicrobatchPrices, KeepsTheLeastOfEach) {
   differ.layout.stage_degrees.resize(2);
   prices.Add(differ);
   prices.AddBound(differ.layout, 0.01);
-  EXPECT_TRUE(PricesOf(differ.layout, prices.Take()).empty());
-  const auto own = PricesOf(CostOf(4, 0, 0).layout, prices.Take());
+  EXPECT_TRUE(PricesOf(differ.layout, prices.Take(), {}).empty());
+  const auto own = PricesOf(CostOf(4, 0, 0).layout, prices.Take(), {});
   ASSERT_EQ(own.size(), 3u) << "of other degrees is another's";
   EXPECT_EQ(own[0].microbatches, 2);
   EXPECT_EQ(own[0].missing_bytes, 20);
   EXPECT_EQ(own[1].step_s, 0.1);
   EXPECT_EQ(own[2].least_s, 0.4);
+  // What another search found of these degrees fits, too.
+  const auto more = PricesOf(CostOf(4, 0, 0).layout, prices.Take(),
+                             {CostOf(1, 0.15, 0), CostOf(8, 0.45, 0), other});
+  ASSERT_EQ(more.size(), 4u);
+  EXPECT_EQ(more[0].step_s, 0.15);
+  EXPECT_EQ(more[3].step_s, 0.45);
+  prices.Forget(CostOf(2, 0, 0).layout);
+  EXPECT_EQ(PricesOf(CostOf(4, 0, 0).layout, prices.Take(), {}).size(), 2u);
 }
 
 // What decided a plan is what decided its own stages.
@@ -64,7 +72,7 @@ TEST(MicrobatchPrices, OfAPlanSayWhyNoOther) {
   const auto found = FindLayout(job, mesh::Topology::Local(2, 1), {}, SystemClock());
   ASSERT_TRUE(found.has_value()) << found.error();
   const LayoutCost& best = found->best.front();
-  const auto own = PricesOf(best.layout, found->microbatches);
+  const auto own = PricesOf(best.layout, found->microbatches, {});
   EXPECT_GT(own.size(), 1u);
   for (const MicrobatchPrice& price : own) {
     if (price.microbatches == best.layout.microbatches) {
