@@ -5,8 +5,8 @@
 // in one of three orders; the lowest arena is taken. What microbatches keep one after the other is
 // dense in the order of its beginnings. Where some of it is kept for longer, large ones have to go
 // first and leave the gaps between them to the small ones; or those of most bytes times instants.
-// None is the best for all (docs/adr/0118-arenas-are-placed-in-three-orders.md). Of many lifetimes an
-// order that leaves no more than 1 % unused is the last one that is tried.
+// None is the best for all (docs/adr/0118-arenas-are-placed-in-three-orders.md). Of many lifetimes
+// an order that leaves no more than 1 % unused is the last one that is tried.
 //
 // By beginning, what is free at the instant is all there is to know. Else what is occupied is kept
 // in a tree over the instants. A node holds two unions of offsets: of what lives through all its
